@@ -1,0 +1,58 @@
+"""Configuration: frozen, resolved once, printed at start. Names follow vLLM's flags where they mean the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Device = Literal["auto", "cpu", "cuda"]
+Truncation = Literal["none", "left", "right", "middle"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Everything the engine needs to load one model and run it. `path` is local: downloads happened before."""
+
+    model: str  # what the user asked for
+    path: str  # a folder with config.json and safetensors, or one .gguf file
+    device: Device = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    # auto: the fast low-bit form on a CPU unless dtype is float32; "none" runs the dense dtype
+    quantization: Literal["auto", "none", "int8", "int4"] = "auto"
+    load_format: Literal["auto", "dummy"] = "auto"
+    block_size: int = 16
+    max_model_len: int | None = None  # None is "auto": the largest that fits
+    max_num_batched_tokens: int | None = None  # None: chosen by device
+    max_num_seqs: int | None = None  # None: chosen by device
+    max_step_ms: float | None = None  # prefill chunks beside decoding rows are cut to this
+    max_queue: int = 1024  # requests waiting, beyond those running
+    gpu_memory_utilization: float = 0.9
+    kv_cache_memory: int | None = None  # bytes; wins over gpu_memory_utilization
+    enable_prefix_caching: bool = True
+    enforce_eager: bool = False
+    rope_scaling: dict[str, Any] | None = None  # overrides the model's own; {} turns scaling off
+    generation_config: Literal["auto", "none"] = "auto"  # "none" ignores the model's sampling defaults
+    cpu_threads: int | None = None
+    seed: int = 0  # for dummy weights, and the stream that unseeded requests draw from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Everything an API worker needs besides the engine."""
+
+    tokenizer_path: str  # a folder, or a .gguf file
+    chat_template: str | None = None  # a file that overrides the model's own
+    served_model_names: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_workers: int = 1
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
+    metrics_prefix: str = "firsttoken"
+    strict_fields: bool = False
+    truncate: Truncation = "none"
+    max_body_bytes: int = 8 * 1024 * 1024
+    max_n: int = 16
+    max_logprobs: int = 20
+    drain_seconds: float = 30.0
+    engine_dead: Literal["exit", "restart"] = "exit"
+    engine_socket: str = ""  # the engine's Unix socket; set by the supervisor

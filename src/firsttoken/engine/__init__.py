@@ -1,0 +1,1 @@
+"""The engine: scheduler, KV block pool, model runner and sampler, one step at a time."""

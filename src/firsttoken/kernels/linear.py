@@ -1,0 +1,42 @@
+"""The weight of a linear layer in each form that the ops know. Every form is [out, in], row-major by output row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """RMSNorm: x / rms(x) * weight, computed in float32."""
+
+    weight: Tensor  # [hidden]
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class DenseLinear:
+    """A weight in the dtype it is multiplied in."""
+
+    weight: Tensor  # [out, in]
+    bias: Tensor | None = None  # [out]
+
+    @property
+    def out_features(self) -> int:
+        return self.weight.shape[0]
+
+    @property
+    def in_features(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes read when the whole weight is."""
+        bias = 0 if self.bias is None else self.bias.numel() * self.bias.element_size()
+        return self.weight.numel() * self.weight.element_size() + bias
+
+    def dequantize(self) -> Tensor:
+        """The weight as float32, [out, in]."""
+        return self.weight.to(torch.float32)

@@ -1,0 +1,72 @@
+"""What attention needs to know of a step: where rows belong and where their keys and values lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """Rotation tables. A plan's `rope_rows` picks one row a token."""
+
+    cos: Tensor  # [rows, head_dim / 2] float32, attention scaling (yarn) included
+    sin: Tensor  # [rows, head_dim / 2] float32
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayer:
+    """One layer's paged cache. A flat slot is block * block_size + offset."""
+
+    k: Tensor  # [num_blocks, kv_heads, block_size, head_dim]
+    v: Tensor  # [num_blocks, kv_heads, block_size, head_dim]
+
+    @property
+    def num_kv_heads(self) -> int:
+        return self.k.shape[1]
+
+    @property
+    def block_size(self) -> int:
+        return self.k.shape[2]
+
+    @property
+    def head_dim(self) -> int:
+        return self.k.shape[3]
+
+    def write(self, slots: Tensor, k: Tensor, v: Tensor) -> None:
+        """Stores k and v [n, kv_heads, head_dim] at flat slots [n]."""
+        block, offset = slots // self.block_size, slots % self.block_size
+        self.k[block, :, offset] = k.to(self.k.dtype)
+        self.v[block, :, offset] = v.to(self.v.dtype)
+
+    def gather(self, block_table: Tensor, context: int) -> tuple[Tensor, Tensor]:
+        """The first `context` keys and values of one sequence, each [context, kv_heads, head_dim]."""
+        used = block_table[: -(-context // self.block_size)].long()
+
+        def rows(cache: Tensor) -> Tensor:
+            return cache[used].transpose(1, 2).reshape(-1, self.num_kv_heads, self.head_dim)[:context]
+
+        return rows(self.k), rows(self.v)
+
+
+@dataclass(slots=True)
+class AttentionPlan:
+    """One step's batch as attention sees it. Tensors live on the model's device; host copies steer Python.
+
+    Rows are sequences; each has `query_start[r+1] - query_start[r]` new tokens, the last ones of its context.
+    Decode rows (one token) come first. Tensors may be padded beyond `num_tokens` and `num_rows`: padding tokens have
+    slot -1, padding rows have a context of 0.
+    """
+
+    num_heads: int
+    scale: float  # of the scores
+    num_tokens: int  # real query rows
+    num_rows: int  # real sequences
+    num_decode_rows: int  # leading rows with exactly one token
+    rope_rows: Tensor  # [tokens] int64, row of the Rope tables
+    slots: Tensor  # [tokens] int64 flat cache slot of the token's own key and value
+    query_start: Tensor  # [rows + 1] int32
+    context_lens: Tensor  # [rows] int32, tokens in the cache after this step's write
+    block_tables: Tensor  # [rows, max_blocks] int32
+    host_rows: list[tuple[int, int, int]]  # (query start, query end, context) a real row

@@ -1,0 +1,1 @@
+"""Dense decoders defined by config, their weights and where these come from."""

@@ -1,0 +1,1 @@
+"""The OpenAI-compatible HTTP API. Tokenises, detokenises and streams; never touches a tensor."""
