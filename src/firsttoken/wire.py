@@ -18,7 +18,7 @@ MAX_FRAME = 256 * 1024 * 1024  # bytes; a larger length means a broken peer
 _LENGTH = struct.Struct("<I")
 
 
-# --- worker to engine -------------------------------------------------------------------------------------------------
+# --- worker to engine ---
 
 
 class Submit(msgspec.Struct, tag="submit"):
@@ -50,7 +50,7 @@ class Drain(msgspec.Struct, tag="drain"):
     """Accept no new requests from anyone; running ones go on."""
 
 
-# --- engine to worker -------------------------------------------------------------------------------------------------
+# --- engine to worker ---
 
 
 class Loading(msgspec.Struct, tag="loading"):

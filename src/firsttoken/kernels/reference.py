@@ -58,7 +58,7 @@ def attention(
 ) -> Tensor:
     """QK-norm, RoPE, KV write and causal paged attention.
 
-    qkv [tokens, (heads + 2 kv_heads) * head_dim]: the first plan.num_tokens rows are real -> [tokens, heads * head_dim].
+    qkv [tokens, (heads + 2 kv_heads) * head_dim] -> [tokens, heads * head_dim]; rows past plan.num_tokens are padding.
     """
     heads, kv_heads, head_dim = plan.num_heads, kv.num_kv_heads, kv.head_dim
     tokens = qkv.shape[0]
@@ -85,9 +85,7 @@ def _causal(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     n, heads, _ = q.shape
     context, kv_heads, _ = keys.shape
     group = heads // kv_heads
-    qf = (
-        q.to(torch.float32).view(n, kv_heads, group, -1).permute(1, 2, 0, 3)
-    )  # [kv_heads, group, n, head_dim]
+    qf = q.to(torch.float32).view(n, kv_heads, group, -1).permute(1, 2, 0, 3)  # [kv_heads, group, n, head_dim]
     kf = keys.to(torch.float32).permute(1, 2, 0)[:, None]  # [kv_heads, 1, head_dim, context]
     vf = values.to(torch.float32).permute(1, 0, 2)[:, None]  # [kv_heads, 1, context, head_dim]
     scores = qf @ kf * scale  # [kv_heads, group, n, context]
