@@ -40,3 +40,6 @@ class DenseLinear:
     def dequantize(self) -> Tensor:
         """The weight as float32, [out, in]."""
         return self.weight.to(torch.float32)
+
+
+Linear = DenseLinear  # every form of a weight; low-bit forms join this union

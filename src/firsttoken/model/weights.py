@@ -1,0 +1,82 @@
+"""Weights as they lie in a file, and the one place where they become the linears that the ops take.
+
+Every source (safetensors, GGUF, dummy) speaks Hugging Face's tensor names, NeoX-order rotary rows and [out, in] shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from firsttoken.kernels.linear import DenseLinear, Linear
+
+
+@dataclass(frozen=True, slots=True)
+class RawWeight:
+    """One tensor of a model file: dense in `tensor`, or GGUF blocks in `data` with their `ggml_type`.
+
+    `data` is uint8 [out, bytes a row]: rows are whole numbers of blocks, so that rows can be moved or joined freely.
+    It may be a view of a mapped file: copy what must outlive the source.
+    """
+
+    name: str  # "model.layers.0.self_attn.q_proj.weight"
+    shape: tuple[int, ...]  # [out, in] or [n]
+    tensor: Tensor | None = None
+    data: npt.NDArray[np.uint8] | None = None
+    ggml_type: int | None = None  # a gguf.GGMLQuantizationType
+
+    def dequantize(self) -> Tensor:
+        """The weight as float32 in `shape`; a copy unless it already is a float32 tensor."""
+        if self.tensor is not None:
+            return self.tensor.to(torch.float32)
+        assert self.data is not None
+        assert self.ggml_type is not None
+        import gguf
+
+        blocks: Any = gguf.dequantize(self.data, gguf.GGMLQuantizationType(self.ggml_type))
+        return torch.from_numpy(np.ascontiguousarray(blocks, dtype=np.float32)).view(self.shape)
+
+
+class WeightSource(Protocol):
+    """Where a decoder's tensors come from. `take` is called from several threads at once."""
+
+    def take(self, name: str) -> RawWeight:
+        """The tensor of this Hugging Face name. Raises ModelError where it is missing or has the wrong shape."""
+
+
+class LinearFactory(Protocol):
+    """Makes one linear of raw parts stacked by output row (q, k, v; gate, up; or a single one), in order.
+
+    `name` says which: "model.layers.3.qkv", ".o", ".gate_up", ".down", or "lm_head". `bias` is float32 [out] of the
+    whole, or None. Called from several threads at once.
+    """
+
+    def __call__(self, name: str, parts: Sequence[RawWeight], bias: Tensor | None = None) -> Linear: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DenseLinears:
+    """The default factory: every linear dense in one dtype on one device."""
+
+    dtype: torch.dtype
+    device: torch.device
+
+    def __call__(self, name: str, parts: Sequence[RawWeight], bias: Tensor | None = None) -> Linear:
+        rows = sum(part.shape[0] for part in parts)
+        weight = torch.empty(rows, parts[0].shape[1], dtype=self.dtype, device=self.device)
+        start = 0
+        for part in parts:  # each part goes straight to its place on the device: no joined copy on the host
+            weight[start : start + part.shape[0]].copy_(dense(part))
+            start += part.shape[0]
+        return DenseLinear(weight, None if bias is None else bias.to(self.device, self.dtype))
+
+
+def dense(raw: RawWeight) -> Tensor:
+    """The weight as a tensor in the file's own float dtype, or float32 for quantised blocks."""
+    return raw.dequantize() if raw.tensor is None else raw.tensor
