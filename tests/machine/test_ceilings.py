@@ -1,0 +1,51 @@
+"""The measured memory ceiling and its cache. Nothing here asserts a speed: only that reads happen and are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from firsttoken.machine.ceilings import MemoryCeiling, measure_memory, memory_ceiling
+
+MIB = 1024 * 1024
+
+
+def test_a_measurement_tells_bandwidth_threads_and_date() -> None:
+    ceiling = measure_memory(threads=2, bytes_a_thread=4 * MIB, rounds=2)
+    assert ceiling.threads == 2
+    assert 1e8 < ceiling.bytes_per_second < 1e14
+    assert len(ceiling.measured_on) == len("2026-01-31")
+
+
+def test_the_decode_ceiling_is_bandwidth_over_the_bytes_of_a_token() -> None:
+    assert MemoryCeiling(20e9, 2, "2026-01-31").decode_ceiling(100e6) == pytest.approx(200)
+
+
+def test_a_second_call_reads_what_the_first_one_kept(tmp_path: Path) -> None:
+    cache = tmp_path / "new" / "ceiling.json"
+    first = memory_ceiling(cache)
+    changed = json.loads(cache.read_text()) | {"bytes_per_second": 12345.0}
+    cache.write_text(json.dumps(changed))
+    assert memory_ceiling(cache).bytes_per_second == 12345.0
+    assert first.bytes_per_second != 12345.0
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"bytes_per_second": 0, "threads": 1, "measured_on": "x"}'])
+def test_a_damaged_cache_is_measured_again(tmp_path: Path, content: str) -> None:
+    cache = tmp_path / "ceiling.json"
+    cache.write_text(content)
+    assert memory_ceiling(cache).bytes_per_second > 0
+    assert json.loads(cache.read_text())["bytes_per_second"] > 0
+
+
+def test_another_number_of_cores_is_measured_again(tmp_path: Path) -> None:
+    cache = tmp_path / "ceiling.json"
+    cache.write_text(json.dumps({"bytes_per_second": 1.0, "threads": 1000, "measured_on": "2026-01-31"}))
+    assert memory_ceiling(cache).bytes_per_second > 1.0
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert memory_ceiling(tmp_path / "file" / "ceiling.json").bytes_per_second > 0
