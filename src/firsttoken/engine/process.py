@@ -1,0 +1,252 @@
+"""The engine process: loads the model, then serves workers over a Unix socket, one step at a time."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NoReturn, Protocol
+
+from firsttoken.child import Parent
+from firsttoken.config import EngineConfig
+from firsttoken.engine.channel import Channel, Events, Peer
+from firsttoken.errors import FirstTokenError, QueueFull, RequestError, Unavailable
+from firsttoken.types import EngineInfo, GenerateRequest, SequenceOutput
+from firsttoken.wire import (
+    Abort,
+    Accepted,
+    Drain,
+    EngineStats,
+    Failed,
+    GetStats,
+    Loading,
+    Ready,
+    Rejected,
+    Stats,
+    Step,
+    Stop,
+    Submit,
+    ToEngine,
+)
+
+log = logging.getLogger(__name__)
+
+_LAST_WORDS = 2.0  # seconds to get a failure out to the workers
+
+
+class StepEngine(Protocol):
+    """What the process needs of an engine; one thread calls it all."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something, collecting one in flight included."""
+
+    def add(self, request: GenerateRequest) -> None:
+        """Raises InvalidRequest or QueueFull."""
+
+    def abort(self, request_id: str) -> None: ...
+
+    def stop(self, request_id: str, index: int) -> None: ...
+
+    def drain(self) -> None: ...
+
+    def step(self) -> list[SequenceOutput]: ...
+
+    def stats(self) -> EngineStats: ...
+
+
+Progress = Callable[[str, float], None]  # phase, fraction of the whole start
+Load = Callable[[EngineConfig, Progress], StepEngine]
+
+
+@dataclass(slots=True)
+class _Running:
+    """Who asked for a request and which of its sequences have not ended."""
+
+    peer: Peer
+    unfinished: set[int]
+
+
+class EngineLoop:
+    """Carries requests from workers into the engine and every step's tokens back, one message a worker a step."""
+
+    def __init__(self, engine: StepEngine, channel: Channel, info: EngineInfo) -> None:
+        self._engine = engine
+        self._channel = channel
+        self._info = info
+        self._running: dict[str, _Running] = {}
+        self._draining = False
+
+    def run(self) -> NoReturn:
+        """Steps for ever; sleeps while there is nothing to do. Whatever `step` raises goes through."""
+        while True:
+            self.turn(None)
+
+    def turn(self, idle: float | None) -> None:
+        """Handles what has arrived, then makes one step; with no work it waits up to `idle` seconds for some."""
+        self.handle(self._channel.poll(0 if self._engine.has_work else idle))
+        if self._engine.has_work:
+            self._deliver(self._engine.step())
+
+    def handle(self, events: Events) -> None:
+        for peer in events.joined:
+            self._channel.send(peer, Ready(self._info))
+        for peer, message in events.messages:
+            self._receive(peer, message)
+        for peer in events.gone:
+            for request_id in [id_ for id_, running in self._running.items() if running.peer is peer]:
+                self._abort(request_id)
+
+    def _receive(self, peer: Peer, message: ToEngine) -> None:
+        match message:
+            case Submit(request):
+                self._submit(peer, request)
+            case Abort(request_ids):
+                for request_id in request_ids:
+                    self._abort(request_id)
+            case Stop(request_id, index):
+                if (running := self._running.get(request_id)) and index in running.unfinished:
+                    self._engine.stop(request_id, index)
+                    self._finish(request_id, running, index)
+            case GetStats(token):
+                self._channel.send(peer, Stats(token, self._engine.stats()))
+            case Drain():
+                self._draining = True
+                self._engine.drain()
+
+    def _submit(self, peer: Peer, request: GenerateRequest) -> None:
+        try:
+            if self._draining:
+                raise Unavailable("The server is shutting down; send the request again later.", retry_after=5)
+            if request.request_id in self._running:
+                raise RequestError(f"Request id {request.request_id!r} is in use.")
+            self._engine.add(request)
+        except RequestError as error:
+            self._channel.send(peer, rejection(request.request_id, error))
+        else:
+            self._running[request.request_id] = _Running(peer, set(range(request.n)))
+            self._channel.send(peer, Accepted(request.request_id))
+
+    def _abort(self, request_id: str) -> None:
+        if self._running.pop(request_id, None):
+            self._engine.abort(request_id)
+
+    def _finish(self, request_id: str, running: _Running, index: int) -> None:
+        running.unfinished.discard(index)
+        if not running.unfinished:
+            del self._running[request_id]
+
+    def _deliver(self, outputs: list[SequenceOutput]) -> None:
+        by_peer: dict[Peer, list[SequenceOutput]] = {}
+        for output in outputs:
+            running = self._running.get(output.request_id)
+            if running is None or output.index not in running.unfinished:
+                continue  # aborted or stopped while this step was in flight
+            by_peer.setdefault(running.peer, []).append(output)
+            if output.finish_reason is not None:
+                self._finish(output.request_id, running, output.index)
+        for peer, mine in by_peer.items():
+            self._channel.send(peer, Step(mine))
+
+
+def rejection(request_id: str, error: RequestError) -> Rejected:
+    """The error as it travels to the worker, which raises the same type again."""
+    retry_after: float | None = None
+    kind = "invalid"
+    if isinstance(error, QueueFull):
+        kind, retry_after = "queue_full", error.retry_after
+    elif isinstance(error, Unavailable):
+        kind, retry_after = "unavailable", error.retry_after
+    return Rejected(request_id, kind, error.message, error.param, error.code, retry_after)
+
+
+def serve(channel: Channel, config: Callable[[], EngineConfig], find_load: Callable[[], Load]) -> int:
+    """Loads and runs an engine until it fails; returns the exit code. Workers are told of progress and failure.
+
+    `find_load` imports the loader, and torch with it, while the supervisor may still be looking for the model;
+    `config` waits for that.
+    """
+    started = time.monotonic()
+    latest = Loading("import torch", 0.0)
+
+    def on_progress(phase: str, fraction: float) -> None:
+        nonlocal latest
+        latest = Loading(phase, fraction)
+        channel.broadcast(latest)
+        _turn_away(channel, latest)
+
+    try:
+        _turn_away(channel, latest)
+        load = find_load()
+        imported = time.monotonic()
+        engine_config = config()
+        configured = time.monotonic()
+        engine = load(engine_config, on_progress)
+        waits = {"import torch": imported - started, "wait for files": configured - imported}
+        info = replace(engine.info, phases=waits | engine.info.phases)
+        # What exists now lives as long as the process: later collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+        channel.broadcast(Ready(info))
+    except FirstTokenError as error:
+        return _fail(channel, str(error))
+    except Exception as error:
+        log.exception("the engine could not start")
+        return _fail(channel, f"The engine could not start: {_one_line(error)}")
+    try:
+        EngineLoop(engine, channel, info).run()
+    except Exception as error:
+        log.exception("the engine has failed")
+        return _fail(channel, f"The engine has failed: {_one_line(error)}")
+
+
+def _turn_away(channel: Channel, latest: Loading) -> None:
+    """Tells newcomers how far the start is, and whoever asks already to wait."""
+    events = channel.poll(0)
+    for peer in events.joined:
+        channel.send(peer, latest)
+    for peer, message in events.messages:
+        if isinstance(message, Submit):
+            error = Unavailable("The model is still loading; send the request again soon.", retry_after=2)
+            channel.send(peer, rejection(message.request.request_id, error))
+
+
+def _fail(channel: Channel, message: str) -> int:
+    _turn_away(channel, Loading("failed", 0.0))  # those still in the backlog must hear of it too
+    channel.broadcast(Failed(message))
+    channel.flush(_LAST_WORDS)
+    return 1
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _find_load() -> Load:
+    from firsttoken.engine.loader import load_engine
+
+    return load_engine
+
+
+def main(find_load: Callable[[], Load] = _find_load) -> int:
+    """Entry of the process: `argv[1]` is the inherited listening socket, stdin the tie to the supervisor."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s engine %(levelname)s %(message)s")
+    parent = Parent()
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    return serve(channel, lambda: parent.config(EngineConfig), find_load)
+
+
+if __name__ == "__main__":
+    code = main()
+    # The threads and memory of torch take long to take down, and nothing here needs it.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,267 @@
+"""The engine as an API worker sees it: a `Backend` over the engine process's Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from firsttoken.errors import InvalidRequest, QueueFull, RequestError, Unavailable
+from firsttoken.server.backend import BackendState, Sink
+from firsttoken.types import EngineInfo, GenerateRequest, SequenceOutput
+from firsttoken.wire import (
+    Abort,
+    Accepted,
+    EngineStats,
+    Failed,
+    FrameReader,
+    GetStats,
+    Loading,
+    Ready,
+    Rejected,
+    Stats,
+    Step,
+    Stop,
+    Submit,
+    ToEngine,
+    ToWorker,
+    decode_to_worker,
+    encode_frame,
+)
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_RECONNECT = 0.1  # seconds between attempts
+_RETRY_AFTER = 5.0  # seconds that clients are told to wait for a restarting or draining server
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One accepted request: where its outputs go and which of its sequences have not ended."""
+
+    sink: Sink
+    unfinished: set[int]
+
+
+class EngineClient(asyncio.Protocol):
+    """The one dispatcher of a worker: hands every output of a step to its request's sink, in the event loop.
+
+    No task and no queue stand between the socket and the sinks. With `restart` the engine is expected back after its
+    death and the client waits for it; without, the state stays `dead`.
+    """
+
+    def __init__(self, path: str, *, restart: bool = False) -> None:
+        self._path = path
+        self._restart = restart
+        self._state: BackendState = "loading"
+        self._info: EngineInfo | None = None
+        self._loading = ("start", 0.0)
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader()
+        self._answers: dict[str, asyncio.Future[None]] = {}
+        self._flights: dict[str, _Flight] = {}
+        self._stats: dict[int, asyncio.Future[EngineStats]] = {}
+        self._tokens = itertools.count()
+        self._reason = ""
+        self._changed = asyncio.Event()
+        self._reconnect: asyncio.Task[None] | None = None
+
+    # --- life ---
+
+    async def connect(self) -> None:
+        """Connects; the engine may still be loading. Raises OSError when nobody listens."""
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, self._path)
+
+    async def settled(self) -> BackendState:
+        """Waits while the engine is loading and returns the state after that."""
+        while self._state == "loading":
+            self._changed.clear()
+            await self._changed.wait()
+        return self._state
+
+    async def idle(self) -> None:
+        """Waits until no request is in flight."""
+        while self._flights:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def close(self) -> None:
+        self._restart = False
+        if self._reconnect:
+            self._reconnect.cancel()
+        if self._transport:
+            self._transport.close()
+
+    # --- Backend ---
+
+    @property
+    def state(self) -> BackendState:
+        return self._state
+
+    @property
+    def info(self) -> EngineInfo | None:
+        return self._info
+
+    @property
+    def loading(self) -> tuple[str, float]:
+        return self._loading
+
+    async def submit(self, request: GenerateRequest, sink: Sink) -> None:
+        self._check_ready()
+        answer = asyncio.get_running_loop().create_future()
+        self._answers[request.request_id] = answer
+        self._flights[request.request_id] = _Flight(sink, set(range(request.n)))
+        self._send(Submit(request))
+        try:
+            await answer
+        except asyncio.CancelledError:
+            self.abort(request.request_id)
+            raise
+        finally:
+            self._answers.pop(request.request_id, None)
+
+    def stop(self, request_id: str, index: int) -> None:
+        flight = self._flights.get(request_id)
+        if flight and index in flight.unfinished:
+            self._send(Stop(request_id, index))
+            self._finish(request_id, flight, index)
+
+    def abort(self, request_id: str) -> None:
+        if self._flights.pop(request_id, None):
+            self._send(Abort([request_id]))
+            self._changed.set()
+
+    async def stats(self) -> EngineStats:
+        if self._transport is None or self._state == "loading":
+            raise self._unavailable()
+        token = next(self._tokens)
+        answer = self._stats[token] = asyncio.get_running_loop().create_future()
+        self._send(GetStats(token))
+        try:
+            return await answer
+        finally:
+            self._stats.pop(token, None)
+
+    def drain(self) -> None:
+        if self._state in ("loading", "ready"):
+            self._state = "draining"
+            self._changed.set()
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._reader = FrameReader()
+
+    def data_received(self, data: bytes) -> None:
+        for body in self._reader.feed(data):
+            self._receive(decode_to_worker(body))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        reason = self._reason or "The engine process has died."
+        self._reason = ""
+        expected_back = self._restart and self._state != "draining"
+        self._state = "loading" if expected_back else "dead"
+        self._loading = ("restart", 0.0)
+        error = Unavailable(reason, retry_after=_RETRY_AFTER if expected_back else None)
+        for answer in (*self._answers.values(), *self._stats.values()):
+            if not answer.done():
+                answer.set_exception(error)
+        flights, self._flights = self._flights, {}
+        for request_id, flight in flights.items():
+            if request_id not in self._answers:  # an unanswered submit raises instead
+                self._guard(flight.sink.fail, error)
+        self._changed.set()
+        if expected_back:
+            self._reconnect = asyncio.get_running_loop().create_task(self._connect_again())
+
+    # --- inside ---
+
+    async def _connect_again(self) -> None:
+        while self._transport is None:
+            with contextlib.suppress(OSError):
+                await self.connect()
+                return
+            await asyncio.sleep(_RECONNECT)
+
+    def _check_ready(self) -> None:
+        if self._state != "ready":
+            raise self._unavailable()
+
+    def _unavailable(self) -> Unavailable:
+        if self._state == "loading":
+            return Unavailable("The model is still loading; send the request again soon.", retry_after=2.0)
+        if self._state == "draining":
+            return Unavailable("The server is shutting down; send the request again later.", retry_after=_RETRY_AFTER)
+        return Unavailable("The engine process has died.")
+
+    def _send(self, message: ToEngine) -> None:
+        if self._transport:
+            self._transport.write(encode_frame(message))
+
+    def _receive(self, message: ToWorker) -> None:
+        match message:
+            case Step(outputs):
+                for output in outputs:
+                    self._dispatch(output)
+            case Accepted(request_id):
+                if (answer := self._answers.get(request_id)) and not answer.done():
+                    answer.set_result(None)
+            case Rejected():
+                self._flights.pop(message.request_id, None)
+                if (answer := self._answers.get(message.request_id)) and not answer.done():
+                    answer.set_exception(_error(message))
+                self._changed.set()
+            case Stats(token, stats):
+                if (waiting := self._stats.get(token)) and not waiting.done():
+                    waiting.set_result(stats)
+            case Loading(phase, fraction):
+                self._loading = (phase, fraction)
+            case Ready(info):
+                self._info = info
+                self._loading = ("ready", 1.0)
+                if self._state == "loading":
+                    self._state = "ready"
+                self._changed.set()
+            case Failed(reason):
+                self._reason = reason
+
+    def _dispatch(self, output: SequenceOutput) -> None:
+        flight = self._flights.get(output.request_id)
+        if flight is None or output.index not in flight.unfinished:
+            return  # aborted or stopped while this message was on its way
+        if output.finish_reason is not None:
+            self._finish(output.request_id, flight, output.index)
+        if not self._guard(flight.sink.put, output):
+            self.abort(output.request_id)
+            self._guard(flight.sink.fail, RequestError("The server could not go on with this request."))
+
+    def _finish(self, request_id: str, flight: _Flight, index: int) -> None:
+        flight.unfinished.discard(index)
+        if not flight.unfinished:
+            del self._flights[request_id]
+            self._changed.set()
+
+    def _guard(self, call: Callable[[T], None], argument: T) -> bool:
+        """One request's bug must not stop the dispatcher of all."""
+        try:
+            call(argument)
+        except Exception:
+            log.exception("a request's sink has failed")
+            return False
+        return True
+
+
+def _error(rejected: Rejected) -> RequestError:
+    if rejected.kind == "queue_full":
+        return QueueFull(rejected.message, retry_after=rejected.retry_after or 1.0)
+    if rejected.kind == "unavailable":
+        return Unavailable(rejected.message, retry_after=rejected.retry_after)
+    return InvalidRequest(rejected.message, param=rejected.param, code=rejected.code)
