@@ -1,0 +1,100 @@
+"""A GGUF file's metadata as a ModelConfig. No torch here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from firsttoken.errors import ModelError
+from firsttoken.model.config import ModelConfig
+from firsttoken.model.gguf_header import GGUFHeader
+from firsttoken.model.rope_scaling import FREQUENCY_FACTORS, normalise_rope
+
+ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen2": "Qwen2ForCausalLM", "llama": "LlamaForCausalLM"}
+_SAMPLING = {
+    "general.sampling.temp": "temperature",
+    "general.sampling.top_k": "top_k",
+    "general.sampling.top_p": "top_p",
+    "general.sampling.min_p": "min_p",
+    "general.sampling.penalty_repeat": "repetition_penalty",
+}
+_DTYPES = {0: "float32", 1: "float16"}  # of an unquantised file; everything else runs as bfloat16
+
+
+def gguf_config(path: Path) -> ModelConfig:
+    """Reads the metadata of one GGUF file. Raises ModelError, in one sentence, where it cannot be run."""
+    with GGUFHeader(path) as header:
+        return config_of(header)
+
+
+def config_of(header: GGUFHeader) -> ModelConfig:
+    """The config of an open GGUF file."""
+    name = header.get("general.architecture")
+    if name not in ARCHITECTURES:
+        supported = ", ".join(ARCHITECTURES)
+        raise ModelError(f"GGUF files of the architecture {name!r} are not supported; supported are {supported}.")
+    if header.get(f"{name}.expert_count", 0):
+        raise ModelError("Mixture-of-experts models are not supported; use a dense one.")
+    if "token_embd.weight" not in header.tensors:
+        raise ModelError(f"{header.path} holds no weights of a language model (token_embd.weight is missing).")
+    hidden = _positive(header, f"{name}.embedding_length")
+    heads = _positive(header, f"{name}.attention.head_count")
+    max_positions = _positive(header, f"{name}.context_length")
+    head_dim = header.get(f"{name}.attention.key_length", hidden // heads)
+    rotated = header.get(f"{name}.rope.dimension_count", head_dim)
+    if rotated != head_dim or header.get(f"{name}.attention.value_length", head_dim) != head_dim:
+        raise ModelError("RoPE over a part of each head, or values of another size than keys, are not supported.")
+    qkv_bias, tensors = "blk.0.attn_q.bias" in header.tensors, header.tensors
+    matrix_types = {tensor.ggml_type for tensor in tensors.values() if len(tensor.shape) == 2}
+    return ModelConfig(
+        architecture=ARCHITECTURES[name],
+        hidden_size=hidden,
+        num_layers=_positive(header, f"{name}.block_count"),
+        num_heads=heads,
+        num_kv_heads=header.get(f"{name}.attention.head_count_kv", heads),
+        head_dim=head_dim,
+        intermediate_size=_positive(header, f"{name}.feed_forward_length"),
+        vocab_size=tensors["token_embd.weight"].shape[0],
+        rms_norm_eps=_as_written(header.get(f"{name}.attention.layer_norm_rms_epsilon", 1e-6)),
+        qk_norm=name == "qwen3",
+        qkv_bias=qkv_bias,
+        o_bias="blk.0.attn_output.bias" in tensors,
+        mlp_bias="blk.0.ffn_gate.bias" in tensors,
+        tie_word_embeddings="output.weight" not in tensors,
+        rope_theta=_as_written(header.get(f"{name}.rope.freq_base", 10000.0)),
+        rope_scaling=_scaling(header, name, max_positions),
+        max_position_embeddings=max_positions,
+        bos_token_id=header.get("tokenizer.ggml.bos_token_id"),
+        eos_token_ids=_end_ids(header),
+        dtype=_DTYPES.get(matrix_types.pop(), "bfloat16") if len(matrix_types) == 1 else "bfloat16",
+        default_sampling={ours: float(header.get(key)) for key, ours in _SAMPLING.items() if key in header.metadata},
+    )
+
+
+def _scaling(header: GGUFHeader, name: str, max_positions: int) -> dict[str, Any]:
+    if "rope_freqs.weight" in header.tensors:
+        return {"rope_type": FREQUENCY_FACTORS, "factors": tuple(header.floats("rope_freqs.weight"))}
+    prefix = f"{name}.rope.scaling"
+    raw: dict[str, Any] = {"rope_type": header.get(f"{prefix}.type", "none"), "factor": header.get(f"{prefix}.factor")}
+    raw["original_max_position_embeddings"] = header.get(f"{prefix}.original_context_length")
+    raw["beta_fast"] = header.get(f"{prefix}.yarn_beta_fast")
+    raw["beta_slow"] = header.get(f"{prefix}.yarn_beta_slow")
+    _, scaling = normalise_rope(raw, max_positions)
+    return scaling
+
+
+def _end_ids(header: GGUFHeader) -> tuple[int, ...]:
+    ids = (header.get("tokenizer.ggml.eos_token_id"), header.get("tokenizer.ggml.eot_token_id"))
+    return tuple(dict.fromkeys(token for token in ids if token is not None))
+
+
+def _as_written(value: float) -> float:
+    """The decimal that was rounded to float32 in the file: 1e-5, not 9.999999747e-06."""
+    return float(f"{value:.7g}")
+
+
+def _positive(header: GGUFHeader, key: str) -> int:
+    value = header.get(key)
+    if not isinstance(value, int) or value <= 0:
+        raise ModelError(f"{header.path} needs {key!r} as a positive integer, not {value!r}.")
+    return value
