@@ -140,7 +140,8 @@ class EngineClient(asyncio.Protocol):
         if self._transport is None or self._state == "loading":
             raise self._unavailable()
         token = next(self._tokens)
-        answer = self._stats[token] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[EngineStats] = asyncio.get_running_loop().create_future()
+        self._stats[token] = answer
         self._send(GetStats(token))
         try:
             return await answer
@@ -171,7 +172,11 @@ class EngineClient(asyncio.Protocol):
         self._state = "loading" if expected_back else "dead"
         self._loading = ("restart", 0.0)
         error = Unavailable(reason, retry_after=_RETRY_AFTER if expected_back else None)
-        for answer in (*self._answers.values(), *self._stats.values()):
+        waiting: list[asyncio.Future[None] | asyncio.Future[EngineStats]] = [
+            *self._answers.values(),
+            *self._stats.values(),
+        ]
+        for answer in waiting:
             if not answer.done():
                 answer.set_exception(error)
         flights, self._flights = self._flights, {}
