@@ -1,0 +1,5 @@
+"""`python -m firsttoken` is the `firsttoken` command."""
+
+from firsttoken.cli.main import main
+
+main()

@@ -1,0 +1,85 @@
+"""The `firsttoken` command. It imports a subcommand's module only when that subcommand runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+import click
+
+from firsttoken.errors import ConfigError, FirstTokenError
+from firsttoken.version import __version__
+
+# name: (module, the command's name in it, one line of help); a help line here saves importing the module for --help
+COMMANDS = {
+    "serve": ("firsttoken.cli.serve", "serve", "Serve a model over an OpenAI-compatible HTTP API."),
+    "chat": ("firsttoken.cli.chat", "chat", "Talk to a model in this terminal."),
+    "pull": ("firsttoken.cli.pull", "pull", "Download a model, or finish a download that was cut."),
+    "version": ("firsttoken.cli.version", "version", "Print the versions of firsttoken, Python and torch."),
+    "demo": ("firsttoken.cli.demo", "demo", "Ask the small demo model a first question (what `make demo` runs)."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and help lines, and loads one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = get_close_matches(name, COMMANDS, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"The commands are {', '.join(COMMANDS)}."
+            raise click.UsageError(f"No such command '{name}'. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="firsttoken", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Serve Qwen3-4B-Instruct and its dense relatives with the shortest wait for the first token."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits: 0 done, 1 failed, 2 wrong use, 130 interrupted. Users see one sentence, never
+    a traceback of their own mistake."""
+    try:
+        status = cli.main(args=args, prog_name="firsttoken", standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        _leave(2)
+    except click.ClickException as error:
+        error.show()
+        _leave(error.exit_code)
+    except FirstTokenError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        _leave(2 if isinstance(error, ConfigError) else 1)
+    except (KeyboardInterrupt, click.Abort):
+        _leave(130)
+    except BrokenPipeError:
+        # The reader (`| head`) is gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(0)
+    _leave(status if isinstance(status, int) else 0)
+
+
+def _leave(status: int) -> None:
+    raise SystemExit(status)
