@@ -36,7 +36,7 @@ class Batch:
     device_tokens: Ints  # indices of those
     device_slots: Ints  # and the slots whose last sampled id they are
     positions: Ints  # [tokens]
-    lengths: Ints  # [tokens] context of the token's row after this step
+    lengths: Ints  # [tokens] what a dynamic RoPE takes for the token's sequence length
     kv_slots: Ints  # [tokens] flat cache slots
     query_start: NDArray[np.int32]  # [rows + 1]
     context_lens: NDArray[np.int32]  # [rows]
@@ -100,6 +100,7 @@ class BatchBuilder:
         slots = np.array([row.seq.slot for row in rows], dtype=np.int64)
         starts = np.array([row.start for row in rows], dtype=np.int64)
         counts = np.array([row.num_tokens for row in rows], dtype=np.int64)
+        prompts = np.array([row.seq.num_prompt_tokens for row in rows], dtype=np.int64)
         ends = starts + counts
         first = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(counts, out=first[1:])
@@ -121,7 +122,7 @@ class BatchBuilder:
             device_tokens=np.array(device_tokens, dtype=np.int64),
             device_slots=np.array(device_slots, dtype=np.int64),
             positions=positions,
-            lengths=ends[row_of],
+            lengths=np.maximum(prompts[row_of], positions + 1),
             kv_slots=kv_slots,
             query_start=first.astype(np.int32),
             context_lens=ends.astype(np.int32),
