@@ -11,7 +11,6 @@ from firsttoken.errors import ModelError
 from firsttoken.model.config import load_config
 from firsttoken.model.gguf_header import GGUFHeader
 
-
 _UNUSED = 5  # a GGUF token type
 
 

@@ -1,0 +1,82 @@
+"""Weights of a model folder: safetensors, in one file or in shards. Pickles are never read."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from firsttoken.errors import ModelError
+from firsttoken.model.config import ModelConfig
+from firsttoken.model.tensor_names import HEAD, expected_tensors, named
+from firsttoken.model.weights import RawWeight
+
+_INDEX = "model.safetensors.index.json"
+_FLOATS = ("F32", "BF16", "F16")
+
+
+class Checkpoint:
+    """A WeightSource over mapped safetensors files. Opening it checks every name, shape and type against the config.
+
+    Raises ModelError, in one sentence that names the first offenders.
+    """
+
+    def __init__(self, folder: Path, config: ModelConfig) -> None:
+        self._lock = threading.Lock()
+        self._file_of: dict[str, Any] = {}
+        for path in _weight_files(folder):
+            try:
+                file: Any = safe_open(path, framework="pt")
+            except (SafetensorError, OSError) as error:
+                raise ModelError(f"{path} is cut short or damaged; fetch it again ({error}).") from error
+            self._file_of |= dict.fromkeys(file.keys(), file)
+        self._check(folder, config)
+
+    def take(self, name: str) -> RawWeight:
+        """The tensor as a view of the mapped file: its bytes are read when it is copied or used."""
+        with self._lock:
+            tensor = self._file_of[name].get_tensor(name)
+        return RawWeight(name, tuple(tensor.shape), tensor=tensor)
+
+    def _check(self, folder: Path, config: ModelConfig) -> None:
+        expected = expected_tensors(config)
+        missing = [name for name in expected if name not in self._file_of]
+        if missing:
+            raise ModelError(f"{folder} lacks tensors that {config.architecture} needs: {named(missing)}.")
+        ignored = {HEAD} if config.tie_word_embeddings else set()
+        surplus = [
+            name
+            for name in self._file_of
+            if name not in expected and name not in ignored and not name.endswith("rotary_emb.inv_freq")
+        ]
+        if surplus:
+            raise ModelError(f"{folder} has tensors that {config.architecture} has no place for: {named(surplus)}.")
+        for name, shape in expected.items():
+            view = self._file_of[name].get_slice(name)
+            if tuple(view.get_shape()) != shape:
+                found = list(view.get_shape())
+                raise ModelError(f"{folder}: {name} has the shape {found}, but config.json asks for {list(shape)}.")
+            if view.get_dtype() not in _FLOATS:
+                raise ModelError(f"{folder}: {name} is {view.get_dtype()}; only {', '.join(_FLOATS)} are supported.")
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / _INDEX
+    if index.is_file():
+        try:
+            names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise ModelError(f"{index} is not an index of safetensors files that can be read.") from error
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            raise ModelError(f"{folder} lacks files that its index names: {named(missing)}; fetch the model again.")
+        return [folder / name for name in names]
+    files = sorted(folder.glob("*.safetensors"))
+    if files:
+        return files
+    if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
+        raise ModelError(f"{folder} holds only pickled weights, which are never read; use a safetensors version.")
+    raise ModelError(f"{folder} has no safetensors files.")
