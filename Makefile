@@ -1,0 +1,20 @@
+.PHONY: demo test install check clean
+
+# Everything from a fresh clone to a first answer; repeat it at will. PYTHON=... picks the Python for .venv.
+demo:
+	@PYTHON="$(PYTHON)" scripts/setup demo $(ARGS)
+
+# Sets up what is missing and runs the tests; make test ARGS="tests/engine -x"
+test:
+	@PYTHON="$(PYTHON)" scripts/setup test $(ARGS)
+
+# The environment with the development tools, and nothing run
+install:
+	@PYTHON="$(PYTHON)" scripts/setup install
+
+# Format, lint, types, import contracts and house rules: what CI checks besides the tests
+check:
+	@scripts/check
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
