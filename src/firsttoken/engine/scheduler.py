@@ -1,0 +1,256 @@
+"""Decides what each step runs. It touches no tensor: it reads and moves counts, blocks and slots."""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+
+from firsttoken.engine.block_pool import BlockPool
+from firsttoken.engine.sequence import Sequence, Status
+from firsttoken.engine.stats import EngineCounters
+from firsttoken.engine.step_cost import StepCost, StepLoad
+from firsttoken.engine.step_plan import PlanRow, StepPlan
+from firsttoken.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerLimits:
+    """How much one step may hold."""
+
+    max_num_batched_tokens: int  # at least max_num_seqs, so that every decoding sequence has its row
+    max_num_seqs: int  # slots
+    max_step_ms: float | None = None  # of a step that decodes and prefills; needs `step_cost`
+    step_cost: StepCost | None = None
+    min_chunk: int = 16  # prefill tokens that a step runs even where the time is spent, so that no prompt starves
+
+
+class Scheduler:
+    """Lets every sequence's computed tokens catch up with its known ones; prefill and decode are the same thing.
+
+    Sequences are served by rank: priority, then arrival. A sequence takes the blocks of all its known tokens when it is
+    admitted, so later only decoding needs more; when there are none the running sequence of the worst rank is
+    preempted: it gives up blocks and slot, and is computed again later. The best one is never preempted, so
+    something always ends. A waiting sequence that cannot be admitted lets none of worse rank pass it.
+
+    With prefix caching the other sequences of one request are held back until the first has computed the prompt.
+    """
+
+    def __init__(self, pool: BlockPool, limits: SchedulerLimits, counters: EngineCounters) -> None:
+        if limits.max_num_batched_tokens < limits.max_num_seqs:
+            raise ConfigError(
+                f"--max-num-batched-tokens {limits.max_num_batched_tokens} must be at least "
+                f"--max-num-seqs {limits.max_num_seqs}, since every running sequence decodes one token a step."
+            )
+        self.pool = pool
+        self.running: list[Sequence] = []  # by rank
+        self.waiting: list[Sequence] = []  # by rank
+        self._held: dict[str, list[Sequence]] = {}  # by request id
+        self._limits = limits
+        self._counters = counters
+        self._slots = list(range(limits.max_num_seqs - 1, -1, -1))  # free ones, taken from the end
+        self._next_step = 0
+        self._chosen: dict[Sequence, int] = {}  # tokens of the step being planned
+        self._promised = 0  # returning blocks that sequences of the step being planned wait for
+        self._preempted = False  # whether planning this step took blocks from a sequence
+
+    @property
+    def num_waiting(self) -> int:
+        """Sequences without a slot, the held ones too."""
+        return len(self.waiting) + sum(map(len, self._held.values()))
+
+    @property
+    def num_free_slots(self) -> int:
+        return len(self._slots)
+
+    def add(self, sequences: list[Sequence]) -> None:
+        """Queues the sequences of one request, in the order of their indices."""
+        first, *others = sequences
+        if not self.pool.enable_prefix_caching:
+            for seq in others:
+                insort(self.waiting, seq, key=_rank)
+        elif others:
+            self._held[first.request.request_id] = others
+        insort(self.waiting, first, key=_rank)
+
+    def schedule(self, now: float) -> StepPlan | None:
+        """The next step, or None when there is nothing to run before a queued step is collected.
+
+        Counts the planned tokens as computed, and those to be sampled as in flight.
+        """
+        self._chosen = {}
+        self._promised = 0
+        self._preempted = False
+        behind = self._choose_decodes()
+        decodes = list(self._chosen)
+        load = StepLoad(len(decodes), sum(seq.num_known for seq in decodes))
+        load = self._choose_chunks(behind, load)
+        fresh = set() if self._preempted else self._admit(load, now)
+        return self._plan(fresh)
+
+    def commit(self, row: PlanRow) -> None:
+        """Counts a collected row of an unfinished sequence whose earlier rows are committed."""
+        seq = row.seq
+        seq.num_in_flight -= row.samples
+        if row.epoch != seq.epoch:
+            return  # its blocks are gone; the token it sampled is kept all the same
+        self.pool.commit(seq, row.start, row.end)
+        if row.end >= seq.num_prompt_tokens:
+            self._let_siblings_go(seq)
+
+    def finish(self, seq: Sequence) -> None:
+        """Takes a sequence out, wherever it is. Rows of it that are still queued must not be committed."""
+        if seq.status is Status.RUNNING:
+            self._leave(seq)
+        elif seq in (held := self._held.get(seq.request.request_id, [])):
+            held.remove(seq)
+        else:
+            self.waiting.remove(seq)
+        seq.status = Status.FINISHED
+        self._let_siblings_go(seq)
+
+    def _choose_decodes(self) -> list[Sequence]:
+        """Chooses all sequences that need one token; returns those that are further behind."""
+        behind: list[Sequence] = []
+        for seq in list(self.running):
+            if seq.status is not Status.RUNNING:
+                continue  # preempted for one before it
+            missing = _missing(seq)
+            if missing == 1 and _samples(seq):
+                if self._make_room(seq):
+                    self._chosen[seq] = 1
+            elif missing:
+                behind.append(seq)
+        return behind
+
+    def _make_room(self, seq: Sequence) -> bool:
+        """Gives a decoding sequence the block it may need. False: it misses this step, or was itself preempted."""
+        if len(seq.block_ids) * self.pool.block_size >= seq.num_known:
+            return True
+        while not self.pool.num_free:
+            if self.pool.num_returning > self._promised:
+                self._promised += 1
+                return False
+            victim = self.running[-1]
+            self._preempt(victim)
+            if victim is seq:
+                return False
+        self.pool.grow(seq)
+        return True
+
+    def _choose_chunks(self, behind: list[Sequence], load: StepLoad) -> StepLoad:
+        for seq in behind:
+            if seq.status is not Status.RUNNING:
+                continue
+            num_tokens = self._chunk(seq.num_computed, _missing(seq), load)
+            if not num_tokens:
+                break
+            self._chosen[seq] = num_tokens
+            load = load.with_chunk(seq.num_computed, num_tokens)
+        return load
+
+    def _admit(self, load: StepLoad, now: float) -> set[Sequence]:
+        """Admits waiting sequences while blocks, slots, tokens and time last; returns them."""
+        admitted: set[Sequence] = set()
+        while self.waiting:
+            seq = self.waiting[0]
+            assert not seq.num_in_flight, "a preempted sequence waits for its token before it runs again"
+            known = len(seq.token_ids)
+            reads_cache = seq.request.sampling.prompt_logprobs is None  # else every position's logits are wanted
+            matched = self.pool.match_prefix(seq) if self._slots and reads_cache else []
+            # Running sequences grow: without a block to spare for each, one would soon be preempted.
+            headroom = len(self.running)
+            if not self._slots or not self.pool.fits(known, matched, headroom):
+                self._make_way(seq, known, matched, headroom)
+                break
+            cached = len(matched) * self.pool.block_size
+            num_tokens = self._chunk(cached, known - cached, load)
+            if not num_tokens:
+                break
+            del self.waiting[0]
+            self.pool.admit(seq, known, matched)
+            seq.slot = self._slots.pop()
+            seq.status = Status.RUNNING
+            seq.num_computed = cached
+            insort(self.running, seq, key=_rank)
+            if seq.first_scheduled is None:
+                seq.first_scheduled = now
+                seq.num_cached = cached
+                if self.pool.enable_prefix_caching and reads_cache:
+                    self._counters.prefix_cache_queries += seq.num_prompt_tokens
+                    self._counters.prefix_cache_hits += cached
+            self._chosen[seq] = num_tokens
+            load = load.with_chunk(cached, num_tokens)
+            admitted.add(seq)
+        return admitted
+
+    def _make_way(self, seq: Sequence, known: int, matched: list[int], headroom: int) -> None:
+        """Preempts one running sequence for a waiting one of better priority, unless enough is about to return."""
+        if not self.running or self.running[-1].request.priority <= seq.request.priority:
+            return
+        if not self._slots or not self.pool.fits(known, matched, headroom, returning=True):
+            self._preempt(self.running[-1])
+
+    def _chunk(self, start: int, missing: int, load: StepLoad) -> int:
+        """How many of the `missing` tokens after `start` go into a step that has `load`; 0 when it is full.
+
+        A chunk ends the prompt or has `min_chunk` tokens; only a step's first one may be smaller.
+        """
+        limits = self._limits
+        most = min(missing, limits.max_num_batched_tokens - load.num_tokens)
+        fits = most
+        if load.decode_rows and limits.max_step_ms is not None and limits.step_cost is not None:
+            fits = limits.step_cost.largest_chunk(load, start, limits.max_step_ms, most)
+        least = min(missing, limits.min_chunk)
+        if fits >= least:
+            return fits
+        return 0 if load.prefill_tokens else min(most, least)
+
+    def _plan(self, fresh: set[Sequence]) -> StepPlan | None:
+        if not self._chosen:
+            return None
+        decodes: list[PlanRow] = []
+        chunks: list[PlanRow] = []
+        for seq, num_tokens in self._chosen.items():
+            samples = num_tokens == _missing(seq) and _samples(seq)
+            row = PlanRow(seq, seq.epoch, seq.num_computed, num_tokens, samples, seq in fresh)
+            (decodes if samples and num_tokens == 1 else chunks).append(row)
+            seq.num_computed += num_tokens
+            seq.num_in_flight += samples
+            seq.last_step = self._next_step
+        self._next_step += 1
+        return StepPlan(self._next_step - 1, (*decodes, *chunks))
+
+    def _preempt(self, seq: Sequence) -> None:
+        self._chosen.pop(seq, None)
+        self._leave(seq)
+        seq.status = Status.WAITING
+        seq.num_computed = 0
+        seq.epoch += 1
+        insort(self.waiting, seq, key=_rank)
+        self._preempted = True
+        self._counters.preemptions += 1
+
+    def _leave(self, seq: Sequence) -> None:
+        self.running.remove(seq)
+        self.pool.release(seq)
+        self._slots.append(seq.slot)
+        seq.slot = -1
+
+    def _let_siblings_go(self, seq: Sequence) -> None:
+        if seq.index == 0 and self._held:
+            for sibling in self._held.pop(seq.request.request_id, ()):
+                insort(self.waiting, sibling, key=_rank)
+
+
+def _rank(seq: Sequence) -> tuple[int, float, int]:
+    return seq.rank
+
+
+def _missing(seq: Sequence) -> int:
+    """Tokens to compute. The last token that a sequence may have is never computed: nothing follows it."""
+    return min(seq.num_known, max(seq.max_total_tokens - 1, seq.num_prompt_tokens)) - seq.num_computed
+
+
+def _samples(seq: Sequence) -> bool:
+    """Whether a token may follow those known."""
+    return seq.num_known < seq.max_total_tokens
