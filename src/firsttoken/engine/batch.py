@@ -42,6 +42,7 @@ class Batch:
     context_lens: NDArray[np.int32]  # [rows]
     block_tables: NDArray[np.int32]  # [rows, max_blocks]
     host_rows: list[tuple[int, int, int]]  # (query start, query end, context)
+    sampling_indices: list[int]  # rows of the plan that sample
     sampling_rows: list[PlanRow]
     sampling_tokens: Ints  # the last token of each sampling row
     prompt_logprobs: list[PromptLogprobs]
@@ -128,6 +129,7 @@ class BatchBuilder:
             context_lens=ends.astype(np.int32),
             block_tables=self._tables[:, :max_blocks][slots],
             host_rows=list(zip(first[:-1].tolist(), first[1:].tolist(), ends.tolist(), strict=True)),
+            sampling_indices=samples,
             sampling_rows=[rows[i] for i in samples],
             sampling_tokens=first[1:][samples] - 1,
             prompt_logprobs=_prompt_logprobs(rows, first),
@@ -155,6 +157,7 @@ def _token_ids(rows: Many[PlanRow], first: Ints) -> tuple[Ints, list[int], list[
                 ids += known[row.start : row.end]
         else:
             assert row.end == len(known) + 1, "a row may hold one token that the host has not seen"
+            assert not row.fresh, "a slot just taken holds no sampled token"
             ids += known[row.start :]
             device_tokens.append(len(ids))
             device_slots.append(row.seq.slot)

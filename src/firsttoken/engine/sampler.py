@@ -100,8 +100,7 @@ class Sampler:
 
     def sample(self, logits: Tensor, step: SamplingStep) -> Sampled:
         """logits [rows, at least vocabulary] float32, which may be overwritten."""
-        for reset in step.resets:
-            self._rebuild(reset)
+        self.reset(step)
         logits = logits[:, : self._vocabulary]
         if not step.groups:
             return Sampled(sampling.greedy(logits), None)
@@ -115,6 +114,14 @@ class Sampler:
         if own is None:
             return Sampled(ids, None)
         return Sampled(ids, sampling.logprobs(own, ids[logprob_rows], max(step.logprob_counts)))
+
+    def reset(self, step: SamplingStep) -> None:
+        """Takes over slots that changed hands. `sample` does so too: this is for a step that samples nothing."""
+        for reset in step.resets:
+            counts = self._counts[reset.slot].zero_()
+            output = self._tensor(reset.output)
+            counts.index_put_((output,), torch.ones_like(output, dtype=torch.int32), accumulate=True)
+            self._in_prompt[reset.slot].zero_()[self._tensor(reset.prompt)] = True
 
     def _admit(self, row: PlanRow) -> Reset | None:
         """Fills the slot from the sequence; the counts to rebuild where it has penalties."""
@@ -167,12 +174,6 @@ class Sampler:
             return None
         index = np.repeat([i for i, _, _ in parts], [len(ids) for _, ids, _ in parts])
         return index, np.concatenate([p[1] for p in parts]), np.concatenate([p[2] for p in parts])
-
-    def _rebuild(self, reset: Reset) -> None:
-        counts = self._counts[reset.slot].zero_()
-        output = self._tensor(reset.output)
-        counts.index_put_((output,), torch.ones_like(output, dtype=torch.int32), accumulate=True)
-        self._in_prompt[reset.slot].zero_()[self._tensor(reset.prompt)] = True
 
     def _shape(self, logits: Tensor, step: SamplingStep) -> Tensor:
         """Logits after penalties, biases and bans."""

@@ -1,0 +1,203 @@
+"""Runs step plans on the model: the owner of the KV tensors and of the per-slot state on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from firsttoken.engine.batch import Batch, BatchBuilder, PromptLogprobs, to_device
+from firsttoken.engine.sampler import Sampled, Sampler, SamplingStep, token_logprobs
+from firsttoken.engine.step_lane import InlineLane, Lane, ThreadLane
+from firsttoken.engine.step_plan import StepPlan, StepResult
+from firsttoken.kernels import sampling
+from firsttoken.kernels.plan import KVLayer
+from firsttoken.model.config import ModelConfig
+from firsttoken.model.decoder import Decoder
+from firsttoken.model.rope import RopeTable
+from firsttoken.types import TokenLogprob
+
+_PROMPT_LOGPROB_ROWS = 256  # logits of a long prompt are made this many rows at a time
+
+Scored = tuple[Tensor, Tensor, Tensor, Tensor]  # as `kernels.sampling.logprobs` gives
+
+
+def make_kv_cache(
+    config: ModelConfig, num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device
+) -> list[KVLayer]:
+    """One zeroed layer of cache a decoder layer. On a CPU, pages take memory only once they are used."""
+    shape = (num_blocks, config.num_kv_heads, block_size, config.head_dim)
+    return [
+        KVLayer(torch.zeros(shape, dtype=dtype, device=device), torch.zeros(shape, dtype=dtype, device=device))
+        for _ in range(config.num_layers)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _StepOutput:
+    """A step's results, perhaps still being computed, and where each belongs."""
+
+    plan_rows: int
+    batch: Batch
+    step: SamplingStep
+    sampled: Sampled | None
+    prompt: list[Scored]  # one an entry of batch.prompt_logprobs
+    done: torch.cuda.Event | None
+
+
+class ModelRunner:
+    """A `Runner`. Plans are read when launched and run in order, on a GPU's stream or in a thread of their own."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        rope: RopeTable,
+        kv: Many[KVLayer],
+        *,
+        max_num_seqs: int,
+        max_model_len: int,
+        token_id_limit: int,
+        eos_token_ids: tuple[int, ...] = (),
+        cpu_threads: int | None = None,
+    ) -> None:
+        """`token_id_limit`: ids from here up are padding and never sampled; `cpu_threads`: None is torch's own."""
+        config = decoder.config
+        self.decoder = decoder
+        self.kv = kv
+        self._rope = rope
+        self._device = decoder.device
+        self._scale = 1.0 / math.sqrt(config.head_dim)
+        self._builder = BatchBuilder(
+            max_num_seqs=max_num_seqs, max_model_len=max_model_len, block_size=kv[0].block_size
+        )
+        self._sampler = Sampler(
+            max_num_seqs=max_num_seqs, vocabulary=token_id_limit, eos_token_ids=eos_token_ids, device=self._device
+        )
+        self._last_ids = torch.zeros(max_num_seqs, dtype=torch.int64, device=self._device)
+        self._vocabulary = token_id_limit
+
+        def prepare() -> None:
+            if cpu_threads is not None:
+                torch.set_num_threads(cpu_threads)
+
+        self._lane: Lane[_StepOutput] = InlineLane() if self._device.type == "cuda" else ThreadLane(prepare)
+        self._launched: list[StepPlan] = []
+
+    def launch(self, plan: StepPlan) -> None:
+        batch = self._builder.build(plan)
+        step = self._sampler.prepare(plan.rows, batch.sampling_rows)
+        num_rows = len(plan.rows)
+        self._launched.append(plan)
+        self._lane.submit(lambda: self._run(num_rows, batch, step))
+
+    def collect(self) -> StepResult:
+        plan = self._launched.pop(0)
+        try:
+            return _to_host(self._lane.take())
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        nothing = len(plan.rows)
+        return StepResult(
+            step_id=plan.step_id,
+            token_ids=[None] * nothing,
+            logprobs=[None] * nothing,
+            prompt_logprobs=[None] * nothing,
+            error=f"The {self._device.type} ran out of memory in a step of {plan.num_tokens} tokens; start again with "
+            "a smaller --max-num-batched-tokens, --max-num-seqs or --gpu-memory-utilization.",
+        )
+
+    def close(self) -> None:
+        """Ends the thread. Launched steps finish first; their results are lost."""
+        self._lane.close()
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Hidden states [tokens, hidden] of a batch; writes its keys and values."""
+        token_ids = batch.input_ids(self._last_ids)
+        rope, rows = self._rope.rows(to_device(batch.positions, self._device), to_device(batch.lengths, self._device))
+        plan = batch.attention_plan(rows, self.decoder.config.num_heads, self._scale)
+        return self.decoder.forward(token_ids, self.kv, plan, rope)
+
+    def logits(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Float32 logits [sampling rows, vocab]."""
+        if len(batch.sampling_tokens) < len(hidden):
+            hidden = hidden[to_device(batch.sampling_tokens, self._device)]
+        return self.decoder.logits(hidden)
+
+    def sample(self, logits: Tensor, step: SamplingStep) -> Sampled:
+        """The next ids, which the following step's decode rows read on the device."""
+        sampled = self._sampler.sample(logits, step)
+        self._last_ids[to_device(step.slots, self._device)] = sampled.ids
+        return sampled
+
+    @torch.inference_mode()
+    def _run(self, plan_rows: int, batch: Batch, step: SamplingStep) -> _StepOutput:
+        hidden = self.forward(batch)
+        sampled = None
+        if batch.sampling_rows:
+            sampled = self.sample(self.logits(hidden, batch), step)
+        else:
+            self._sampler.reset(step)
+        prompt = [self._score(hidden, wanted) for wanted in batch.prompt_logprobs]
+        if self._device.type != "cuda":
+            return _StepOutput(plan_rows, batch, step, sampled, prompt, None)
+        if sampled is not None:
+            sampled = Sampled(_pinned(sampled.ids), None if sampled.logprobs is None else _pinned_all(sampled.logprobs))
+        prompt = [_pinned_all(scored) for scored in prompt]
+        done = torch.cuda.Event()
+        done.record()
+        return _StepOutput(plan_rows, batch, step, sampled, prompt, done)
+
+    def _score(self, hidden: Tensor, wanted: PromptLogprobs) -> Scored:
+        pieces = []
+        for start in range(0, len(wanted.tokens), _PROMPT_LOGPROB_ROWS):
+            piece = slice(start, start + _PROMPT_LOGPROB_ROWS)
+            logits = self.decoder.logits(hidden[to_device(wanted.tokens[piece], self._device)])
+            targets = to_device(wanted.targets[piece], self._device)
+            pieces.append(sampling.logprobs(logits[:, : self._vocabulary], targets, wanted.count))
+        chosen, ranks, ids, values = (torch.cat(parts) for parts in zip(*pieces, strict=True))
+        return chosen, ranks, ids, values
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    """A copy on the host that the stream makes when it gets there."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+
+
+def _pinned_all(scored: Scored) -> Scored:
+    chosen, ranks, ids, values = scored
+    return _pinned(chosen), _pinned(ranks), _pinned(ids), _pinned(values)
+
+
+def _to_host(output: _StepOutput) -> StepResult:
+    if output.done is not None:
+        output.done.synchronize()
+    batch, step = output.batch, output.step
+    token_ids: list[int | None] = [None] * output.plan_rows
+    logprobs: list[TokenLogprob | None] = [None] * output.plan_rows
+    prompt: list[list[TokenLogprob] | None] = [None] * output.plan_rows
+    if output.sampled is not None:
+        ids: list[int] = output.sampled.ids.tolist()
+        for row, id_ in zip(batch.sampling_indices, ids, strict=True):
+            token_ids[row] = id_
+        if output.sampled.logprobs is not None:
+            assert step.logprob_rows is not None
+            rows = step.logprob_rows.tolist()
+            scored = token_logprobs([ids[i] for i in rows], output.sampled.logprobs, step.logprob_counts)
+            for i, logprob in zip(rows, scored, strict=True):
+                logprobs[batch.sampling_indices[i]] = logprob
+    for wanted, parts in zip(batch.prompt_logprobs, output.prompt, strict=True):
+        targets = wanted.targets.tolist()
+        prompt[wanted.row] = token_logprobs(targets, parts, [wanted.count] * len(targets))
+    return StepResult(step_id=batch.step_id, token_ids=token_ids, logprobs=logprobs, prompt_logprobs=prompt)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return "can't allocate memory" in str(error)  # what torch's CPU allocator says, in a plain RuntimeError
