@@ -1,0 +1,126 @@
+"""What every download shares: where it goes, whether it fits, and its bar. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from firsttoken.errors import DownloadError
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file of a repository, before it is fetched."""
+
+    name: str
+    size: int  # bytes
+
+
+class Progress(Protocol):
+    """What shows a download. Calls come from one thread at a time."""
+
+    def start(self, label: str, total: int) -> None:
+        """Named before the first byte: what is fetched, and its bytes in all."""
+
+    def advance(self, done: int) -> None:
+        """Bytes that are there so far."""
+
+    def finish(self) -> None:
+        """The download has ended, well or not."""
+
+
+class TextProgress:
+    """A bar on a terminal; on anything else a line at the start and at each tenth."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._label, self._total, self._tenth, self._began = "", 0, 0, 0.0
+
+    def start(self, label: str, total: int) -> None:
+        self._label, self._total, self._tenth, self._began = label, total, 0, time.monotonic()
+        self._write(f"Fetching {label}: {megabytes(total)}\n")
+
+    def advance(self, done: int) -> None:
+        share = min(1.0, done / self._total) if self._total else 1.0
+        if self._stream.isatty():
+            bar = "█" * round(share * 30)
+            speed = done / max(time.monotonic() - self._began, 1e-3)
+            self._write(f"\r{bar:░<30} {share:4.0%} of {megabytes(self._total)}, {megabytes(int(speed))}/s \033[K")
+        elif int(share * 10) > self._tenth:
+            self._tenth = int(share * 10)
+            self._write(f"  {share:.0%}\n")
+
+    def finish(self) -> None:
+        if self._stream.isatty():
+            self._write("\r\033[K")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def cache_folder() -> Path:
+    """Where firsttoken keeps files: FIRSTTOKEN_CACHE, or firsttoken under XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("FIRSTTOKEN_CACHE")
+    if own:
+        return Path(own).expanduser()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared).expanduser() if shared else Path.home() / ".cache") / "firsttoken"
+
+
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Raises DownloadError, with the numbers, where `needed` bytes do not fit beside what `folder` holds."""
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < needed:
+        raise DownloadError(
+            f"{what} needs {megabytes(needed)} of disk in {folder}, but {megabytes(free)} are free; make room, or "
+            "choose another place with --download-dir or FIRSTTOKEN_CACHE."
+        )
+
+
+@contextmanager
+def shown(progress: Progress, label: str, total: int, folder: Path, *, interval: float = 0.2) -> Iterator[None]:
+    """Shows a download that someone else writes into `folder`, by the bytes that lie there."""
+    progress.start(label, total)
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(interval):
+            progress.advance(min(total, bytes_in(folder)))
+
+    watcher = threading.Thread(target=watch, name="download-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        progress.finish()
+
+
+def bytes_in(folder: Path) -> int:
+    """Bytes of all files below a folder that others are writing to."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_size
+            except FileNotFoundError:  # renamed or removed since the listing
+                continue
+    return total
+
+
+def megabytes(size: int) -> str:
+    """Bytes for people: 98.4 MB, 8.04 GB."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
