@@ -286,23 +286,40 @@ def _private_folder() -> str:
 
 
 @contextlib.contextmanager
+def stop_signals_raise() -> Iterator[None]:
+    """While it lasts, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt with their number: for work before `run`."""
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    with _handlers(dict.fromkeys(_SIGNALS, stop)):
+        yield
+
+
+@contextlib.contextmanager
 def _signals_as_bytes() -> Iterator[int]:
     """While it lasts, each signal that matters arrives as one byte on the yielded descriptor, and does nothing else."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
-    before_fd = signal.set_wakeup_fd(writer)
-    before = {n: signal.signal(n, lambda *_: None) for n in (*_SIGNALS, signal.SIGCHLD) if not _ignored_hangup(n)}
+    before = signal.set_wakeup_fd(writer)
     try:
-        yield reader
+        with _handlers({number: lambda *_: None for number in (*_SIGNALS, signal.SIGCHLD)}):
+            yield reader
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(before_fd)
+        signal.set_wakeup_fd(before)
         os.close(reader)
         os.close(writer)
 
 
-def _ignored_hangup(number: int) -> bool:
-    """Under nohup a closed terminal must not stop the server."""
-    return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+@contextlib.contextmanager
+def _handlers(handlers: dict[signal.Signals, Callable[[int, object], None]]) -> Iterator[None]:
+    """Sets them for a while; a hang-up that is ignored, as under nohup, stays so."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        handlers.pop(signal.SIGHUP, None)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -57,7 +57,8 @@ async def run(config: ServerConfig, listener: socket.socket, status: Status) -> 
     """Serves until SIGTERM, then drains. Raises FirstTokenError when the tokeniser or template cannot be used."""
     client = EngineClient(config.engine_socket, restart=config.engine_dead == "restart")
     await client.connect()
-    tokenizer = Tokenizer(config.tokenizer_path, chat_template=config.chat_template)
+    tokenizer = Tokenizer.load(config.tokenizer_path, chat_template=config.chat_template)
+    tokenizer.warm()
     server = _Server(
         uvicorn.Config(
             create_app(config, client, tokenizer),

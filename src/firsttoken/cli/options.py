@@ -1,0 +1,241 @@
+"""The flags of `serve`, in groups, named as vLLM's where they mean the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from firsttoken.cli.config_file import load_defaults
+from firsttoken.cli.option_types import ByteSize, JsonObject, TokenCount
+from firsttoken.config import EngineConfig, ServerConfig
+
+
+class GroupedOption(click.Option):
+    """An option that belongs to one section of the help."""
+
+    def __init__(self, *args: Any, group: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """Prints the options in the order and under the titles of their groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if not isinstance(parameter, click.Option):
+                continue  # the text above the options speaks of MODEL
+            if (record := parameter.get_help_record(ctx)) is not None:
+                groups.setdefault(getattr(parameter, "group", "Other"), []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records, col_max=34)
+
+
+def _defaults() -> dict[str, Any]:
+    """The configs' own defaults: a flag has no second one."""
+    defaults: dict[str, Any] = {}
+    for field in (*dataclasses.fields(EngineConfig), *dataclasses.fields(ServerConfig)):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+    return defaults
+
+
+_DEFAULTS = _defaults()
+
+
+def _option(group: str, *names: str, help: str, **kwargs: Any) -> Callable[[Any], Any]:
+    """An option whose parameter is the last name, or the first flag's; its default is the config's."""
+    parameter = names[-1] if not names[-1].startswith("-") else names[0].split("/")[0].lstrip("-").replace("-", "_")
+    flags = [name for name in names if name.startswith("-")]
+    default = _DEFAULTS.get(parameter)
+    if default is not None and "multiple" not in kwargs:
+        kwargs.setdefault("default", default)
+        kwargs.setdefault("show_default", True)
+    return click.option(*flags, parameter, cls=GroupedOption, group=group, help=help, **kwargs)
+
+
+def _metric_prefix(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", value):
+        raise click.BadParameter("a metric's prefix has letters, digits and underscores only.")
+    return value
+
+
+_MODEL, _MEMORY, _RUN = "Model", "Memory and batching", "How it runs"
+_HTTP, _LIMITS, _LIFE = "HTTP", "Limits and requests", "Starting and stopping"
+_AT_LEAST_1 = click.IntRange(1)
+
+_OPTIONS = [
+    _option(
+        _MODEL,
+        "--hub",
+        type=click.Choice(["huggingface", "modelscope"]),
+        default="huggingface",
+        show_default=True,
+        help="Where a repository is fetched from.",
+    ),
+    _option(_MODEL, "--revision", help="Branch, tag or commit of the repository."),
+    _option(
+        _MODEL,
+        "--dtype",
+        type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
+        help="Of activations; float32 is the exact mode on a CPU.",
+    ),
+    _option(
+        _MODEL,
+        "--quantization",
+        type=click.Choice(["auto", "none", "int8", "int4"]),
+        help="Form of the weights; auto is the fastest good one for the device.",
+    ),
+    _option(
+        _MODEL,
+        "--load-format",
+        type=click.Choice(["auto", "dummy"]),
+        help="dummy fills random weights, for benchmarks.",
+    ),
+    _option(_MODEL, "--rope-scaling", type=JsonObject(), help="JSON that replaces the model's own; {} turns it off."),
+    _option(
+        _MODEL,
+        "--generation-config",
+        type=click.Choice(["auto", "none"]),
+        help="none ignores the model's own sampling defaults.",
+    ),
+    _option(
+        _MODEL,
+        "--chat-template",
+        type=click.Path(exists=True, dir_okay=False, readable=True),
+        help="A Jinja file instead of the model's own template.",
+    ),
+    _option(
+        _MODEL,
+        "--served-model-name",
+        "served_model_names",
+        multiple=True,
+        help="The model's name in the API; give it several times for several names.",
+    ),
+    _option(
+        _MEMORY,
+        "--max-model-len",
+        type=TokenCount(),
+        help="Longest prompt and answer together: 32768, 32K, or auto for the longest that fits.  [default: auto]",
+    ),
+    _option(
+        _MEMORY,
+        "--gpu-memory-utilization",
+        type=click.FloatRange(0, 1, min_open=True),
+        help="Share of the device's memory for weights, activations and KV cache.",
+    ),
+    _option(
+        _MEMORY,
+        "--kv-cache-memory",
+        "--kv-cache-memory-bytes",
+        "kv_cache_memory",
+        type=ByteSize(),
+        help="Size of the KV cache, such as 2GiB; wins over --gpu-memory-utilization.",
+    ),
+    _option(_MEMORY, "--block-size", type=_AT_LEAST_1, help="Tokens a KV block."),
+    _option(_MEMORY, "--max-num-batched-tokens", type=_AT_LEAST_1, help="Most tokens a step.  [default: by device]"),
+    _option(_MEMORY, "--max-num-seqs", type=_AT_LEAST_1, help="Most sequences running at once.  [default: by device]"),
+    _option(
+        _MEMORY,
+        "--max-step-ms",
+        type=click.FloatRange(0, min_open=True),
+        help="Prefill chunks beside decoding rows are cut so that a step stays under this.  [default: by device]",
+    ),
+    _option(
+        _MEMORY,
+        "--enable-prefix-caching/--no-enable-prefix-caching",
+        help="Reuse the KV blocks of equal prompt beginnings.",
+    ),
+    _option(_RUN, "--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs."),
+    _option(_RUN, "--enforce-eager", is_flag=True, help="No CUDA graphs: slower, for debugging."),
+    _option(_RUN, "--cpu-threads", type=_AT_LEAST_1, help="Threads for the model on a CPU.  [default: by machine]"),
+    _option(_RUN, "--seed", type=int, help="For requests without a seed, and for dummy weights."),
+    _option(_HTTP, "--host", help="Address to listen on; 0.0.0.0 is every interface."),
+    _option(_HTTP, "--port", type=click.IntRange(0, 65535), help="0 lets the system choose."),
+    _option(
+        _HTTP,
+        "--api-workers",
+        "--api-server-count",
+        "api_workers",
+        type=click.IntRange(1, 64),
+        help="Processes that speak HTTP.",
+    ),
+    _option(
+        _HTTP,
+        "--api-key",
+        "api_keys",
+        multiple=True,
+        envvar="FIRSTTOKEN_API_KEY",
+        show_envvar=True,
+        help="Clients must send one of these keys.",
+    ),
+    _option(_HTTP, "--metrics-prefix", callback=_metric_prefix, help="vllm suits existing dashboards."),
+    _option(
+        _HTTP, "--strict-fields", is_flag=True, help="Refuse unknown request fields instead of naming them in a header."
+    ),
+    _option(_LIMITS, "--max-queue", type=click.IntRange(0), help="Most requests waiting; more get 429."),
+    _option(
+        _LIMITS,
+        "--max-body-size",
+        "max_body_bytes",
+        type=ByteSize(),
+        help="Largest request body, such as 8MiB.",
+    ),
+    _option(_LIMITS, "--max-n", type=_AT_LEAST_1, help="Most answers a request may ask for."),
+    _option(_LIMITS, "--max-logprobs", type=click.IntRange(0), help="Most logprobs a token may carry."),
+    _option(
+        _LIMITS,
+        "--truncate",
+        type=click.Choice(["none", "left", "right", "middle"]),
+        help="Cut prompts that are too long here instead of refusing them; middle keeps system turn and last question.",
+    ),
+    _option(
+        _LIFE,
+        "--drain-seconds",
+        type=click.FloatRange(0),
+        help="Time for running answers after SIGTERM or Ctrl-C; a second one stops at once.",
+    ),
+    _option(
+        _LIFE,
+        "--engine-dead",
+        type=click.Choice(["exit", "restart"]),
+        help="What to do when the engine process dies.",
+    ),
+    _option(
+        _LIFE,
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, readable=True),
+        is_eager=True,
+        expose_value=False,
+        callback=load_defaults,
+        help="TOML or JSON file with these names as keys; flags given here win over it.",
+    ),
+]
+
+
+def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a command function with every flag of `serve`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def engine_config(model: str, path: str, values: dict[str, Any]) -> EngineConfig:
+    """The engine's part of the parsed flags."""
+    return EngineConfig(model=model, path=path, **_part(EngineConfig, values))
+
+
+def server_config(tokenizer_path: str, values: dict[str, Any]) -> ServerConfig:
+    """The API workers' part of the parsed flags."""
+    return ServerConfig(tokenizer_path=tokenizer_path, **_part(ServerConfig, values))
+
+
+def _part(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in values.items() if name in names and name != "model"}
