@@ -1,0 +1,48 @@
+"""API keys."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from firsttoken.server.error_handlers import error_response
+
+OPEN_PATHS = frozenset({"/health", "/ready", "/ping", "/version", "/metrics"})
+
+
+class BearerAuth:
+    """Lets a request through that carries one of the keys; probes and metrics are open.
+
+    The path is the one of the request line and no other header is looked at, so that a forged `Host` changes nothing.
+    Digests of equal length are compared in constant time, and with every key, so that timing tells nothing of them.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Iterable[str]) -> None:
+        self._app = app
+        self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS or self._allowed(scope):
+            await self._app(scope, receive, send)
+            return
+        given = any(name == b"authorization" for name, _ in scope["headers"])
+        if given:
+            message = "Incorrect API key provided. Send one of this server's keys as `Authorization: Bearer KEY`."
+        else:
+            message = "You didn't provide an API key. Send it as `Authorization: Bearer KEY`."
+        headers = {"WWW-Authenticate": "Bearer"}
+        await error_response(401, message, code="invalid_api_key", headers=headers)(scope, receive, send)
+
+    def _allowed(self, scope: Scope) -> bool:
+        values = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(values) != 1:
+            return False
+        scheme, _, key = values[0].partition(b" ")
+        if scheme.lower() != b"bearer":
+            return False
+        digest = hashlib.sha256(key.strip()).digest()
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        return any(matches)

@@ -1,0 +1,137 @@
+"""From a request's bytes to a checked schema, or to one sentence that names the field at fault."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, from_json
+from starlette.requests import Request
+
+from firsttoken.errors import InvalidRequest
+from firsttoken.server.unsupported import MESSAGE, STREAM_OPTIONS, Neutral, refuse_unsupported
+
+log = logging.getLogger("firsttoken.server")
+
+Schema = TypeVar("Schema", bound=BaseModel)
+
+_MAX_NAMED = 16  # unknown fields told of
+_IGNORED_HEADER = "X-Firsttoken-Ignored-Fields"
+
+_SENTENCES = {
+    "missing": "it is missing",
+    "finite_number": "expected a finite number",
+    "int_type": "expected an integer",
+    "int_from_float": "expected an integer",
+    "float_type": "expected a number",
+    "bool_type": "expected true or false",
+    "string_type": "expected a string",
+    "list_type": "expected a list",
+    "dict_type": "expected an object",
+    "model_type": "expected an object",
+    "model_attributes_type": "expected an object",
+    "int_parsing_size": "the number is too large",
+    "greater_than": "expected a value > {gt}, but got {input}",
+    "greater_than_equal": "expected a value >= {ge}, but got {input}",
+    "less_than": "expected a value < {lt}, but got {input}",
+    "less_than_equal": "expected a value <= {le}, but got {input}",
+    "too_long": "expected at most {max_length} items",
+    "too_short": "expected at least {min_length} item(s)",
+    "string_too_long": "expected at most {max_length} characters",
+    "string_too_short": "expected at least {min_length} character(s)",
+    "literal_error": "expected one of {expected}",
+    "value_error": "{error}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[Schema]):
+    body: Schema
+    headers: dict[str, str]  # for the response: names of ignored fields
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """The body as a JSON object. NaN and Infinity are let through here, so that the schema can name their field.
+
+    The parser refuses more than 200 levels of nesting and text that is not Unicode.
+    """
+    raw = await request.body()
+    try:
+        value = from_json(raw, allow_inf_nan=True)
+    except ValueError as error:
+        raise InvalidRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise InvalidRequest("The request body must be a JSON object.", code="invalid_json")
+    return value
+
+
+def parse(
+    schema: type[Schema], fields: dict[str, Any], known: Mapping[str, Neutral], *, strict_fields: bool
+) -> Parsed[Schema]:
+    """Raises InvalidRequest for a wrong value, a known field that is not honoured, or, if strict, an unknown one."""
+    mine = schema.model_fields
+    unknown = refuse_unsupported({name: value for name, value in fields.items() if name not in mine}, dict(known))
+    unknown += _unknown_inside(schema, fields)
+    if unknown and strict_fields:
+        raise InvalidRequest(
+            f"Unrecognized request argument supplied: {unknown[0][:100]}", param=unknown[0][:100], code="unknown_field"
+        )
+    try:
+        body = schema.model_validate(fields)
+    except ValidationError as error:
+        raise _as_invalid_request(error) from None
+    if not unknown:
+        return Parsed(body, {})
+    names = ",".join(quote(name[:100], safe="[].") for name in unknown[:_MAX_NAMED])
+    log.info("ignored %d unknown field(s) of a request: %s", len(unknown), names)
+    return Parsed(body, {_IGNORED_HEADER: names})
+
+
+def _unknown_inside(schema: type[BaseModel], fields: dict[str, Any]) -> list[str]:
+    unknown: list[str] = []
+    options = fields.get("stream_options")
+    if "stream_options" in schema.model_fields and isinstance(options, dict):
+        rest = {name: value for name, value in options.items() if name != "include_usage"}
+        unknown += refuse_unsupported(rest, STREAM_OPTIONS, "stream_options.")
+    messages = fields.get("messages")
+    if "messages" in schema.model_fields and isinstance(messages, list):
+        for i, message in enumerate(messages):
+            if isinstance(message, dict):
+                rest = {name: value for name, value in message.items() if name not in _MESSAGE_FIELDS}
+                unknown += refuse_unsupported(rest, MESSAGE, f"messages[{i}].")
+    return unknown
+
+
+_MESSAGE_FIELDS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal"})
+
+
+def _as_invalid_request(error: ValidationError) -> InvalidRequest:
+    first = error.errors(include_url=False)[0]
+    param = _path(first["loc"])
+    sentence = _sentence(first)
+    if param is None:
+        return InvalidRequest(f"{sentence[0].upper()}{sentence[1:]}.", code="invalid_value")
+    return InvalidRequest(f"Invalid '{param}': {sentence}.", param=param, code="invalid_value")
+
+
+def _path(location: tuple[int | str, ...]) -> str | None:
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f".{step}" if path else step
+    return path or None
+
+
+def _sentence(error: ErrorDetails) -> str:
+    form = _SENTENCES.get(error["type"])
+    if form is None:
+        return error["msg"][:1].lower() + error["msg"][1:]
+    given = error["input"]
+    shown = f"{given}"[:40] if isinstance(given, int | float) else "something else"
+    return form.format_map({**(error.get("ctx") or {}), "input": shown})

@@ -1,0 +1,54 @@
+"""`POST /v1/completions`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from firsttoken.server.limits import MAX_PROMPTS
+from firsttoken.server.schemas.sampling import SamplingFields
+
+Prompt = str | list[int]
+
+
+def _is_ids(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(item) is int for item in value)
+
+
+def as_prompts(value: Any) -> list[Prompt]:
+    """The four forms of a prompt as one list: text, token ids, or a list of either."""
+    if isinstance(value, str) or _is_ids(value):
+        return [value]
+    if not isinstance(value, list) or not value:
+        raise ValueError("expected a text, a list of texts, a list of token ids, or a list of such lists, not empty")
+    if len(value) > MAX_PROMPTS:
+        raise ValueError(f"expected at most {MAX_PROMPTS} prompts, but got {len(value)}")
+    if not all(isinstance(item, str) or _is_ids(item) for item in value):
+        raise ValueError("every prompt must be a text or a list of token ids, not empty")
+    return value
+
+
+Prompts = Annotated[
+    list[Any],
+    BeforeValidator(as_prompts),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "array", "items": {"type": "integer"}},
+                {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+            ]
+        }
+    ),
+]
+
+
+class CompletionRequest(SamplingFields):
+    prompt: Prompts
+    max_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0)] | None = None
+    best_of: Annotated[int, Field(ge=1)] | None = None
+    add_special_tokens: bool | None = None

@@ -1,0 +1,102 @@
+"""The fields that chat and text completions share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+
+from firsttoken.server.limits import MAX_LOGIT_BIAS, MAX_NAME, MAX_STOP_IDS, MAX_STOP_LENGTH, MAX_STOPS
+
+MAX_SEED = 2**63 - 1
+
+
+class Fields(BaseModel):
+    """Strict: a number in quotes is no number. Keys that it does not know are dealt with before (`parsing`)."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="ignore")
+
+
+def _as_stop_list(value: Any) -> Any:
+    stops = [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
+        raise ValueError("expected a string or a list of strings")
+    if len(stops) > MAX_STOPS:
+        raise ValueError(f"expected at most {MAX_STOPS} strings, but got {len(stops)}")
+    if any(not stop for stop in stops):
+        raise ValueError("a stop string may not be empty")
+    if any(len(stop) > MAX_STOP_LENGTH for stop in stops):
+        raise ValueError(f"a stop string may have at most {MAX_STOP_LENGTH} characters")
+    return stops
+
+
+def _as_bias(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError("expected an object from token ids to numbers")
+    if len(value) > MAX_LOGIT_BIAS:
+        raise ValueError(f"expected at most {MAX_LOGIT_BIAS} tokens, but got {len(value)}")
+    bias: dict[int, float] = {}
+    for key, amount in value.items():
+        if not (isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= 9):
+            raise ValueError("every key must be a token id in decimal digits")
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or not -100 <= amount <= 100:
+            raise ValueError("every value must be a number from -100 to 100")
+        bias[int(key)] = float(amount)
+    return bias
+
+
+Stops = Annotated[
+    list[str],
+    BeforeValidator(_as_stop_list),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+LogitBias = Annotated[
+    dict[int, float],
+    BeforeValidator(_as_bias),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number"}}),
+]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+TokenCount = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class StreamOptions(Fields):
+    include_usage: bool | None = None
+
+
+class SamplingFields(Fields):
+    """None everywhere means: not given; the model's own default, then OpenAI's, takes its place."""
+
+    model: Name | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=-MAX_SEED - 1, le=MAX_SEED)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logit_bias: LogitBias | None = None
+    stop: Stops | None = None
+    stop_token_ids: Annotated[list[int], Field(max_length=MAX_STOP_IDS)] | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    ignore_eos: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
+    cache_salt: Name | None = None
+    priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
+
+    @field_validator("truncate_prompt_tokens")
+    @classmethod
+    def _some_tokens_are_kept(cls, value: int | None) -> int | None:
+        if value == 0:
+            raise ValueError("expected -1 (as many as fit) or at least 1 token")
+        return value
+
+    @property
+    def include_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)

@@ -1,0 +1,227 @@
+"""Streamed answers: server-sent events whose bytes are prepared once a request, with only the text filled in.
+
+The engine's dispatcher adds to each choice's text; one coroutine a connection sends what is there. While a slow
+reader holds `send` up, texts pile up in the choice and leave as one chunk, so a connection holds no more than its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from firsttoken.errors import RequestError
+from firsttoken.server.choice import Choice, Piece, TokenEntry
+from firsttoken.server.error_handlers import error_object, status_of
+from firsttoken.server.generation import Generation, Usage, until_disconnect
+
+_encode = msgspec.json.Encoder().encode
+_DONE = b"data: [DONE]\n\n"
+# JSON leaves these as they are, and clients that cut lines as Unicode does would cut an event in two.
+_LINE_ENDS = tuple((char.encode(), b"\\u%04x" % ord(char)) for char in "\x85\u2028\u2029")
+
+
+def json_text(text: str) -> bytes:
+    """A JSON string, quotes included, on one line by any reading."""
+    encoded = _encode(text)
+    for raw, escaped in _LINE_ENDS:
+        if raw in encoded:
+            encoded = encoded.replace(raw, escaped)
+    return encoded
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What every chunk and answer of one request carries."""
+
+    response_id: str
+    created: int  # Unix seconds
+    model: str
+    fingerprint: str
+
+    def fields(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": self.response_id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+        }
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+class Chunks(Protocol):
+    """The events of one kind of answer."""
+
+    def opening(self, choice: Choice) -> bytes: ...
+
+    def piece(self, choice: Choice, piece: Piece) -> bytes: ...
+
+    def ending(self, choice: Choice) -> bytes: ...
+
+    def usage(self, usage: Usage) -> bytes: ...
+
+
+class _Frame:
+    """The bytes around a choice: all that is the same in every chunk of a request."""
+
+    def __init__(self, identity: Identity, kind: str, include_usage: bool) -> None:
+        fields = _encode(identity.fields(kind))[:-1]
+        self._head = b"data: " + fields + b',"choices":['
+        self._usage_null = b',"usage":null' if include_usage else b""
+        self.tail = b"]" + self._usage_null + b"}\n\n"
+
+    def opens(self, index: int) -> bytes:
+        return self._head + b'{"index":%d,' % index
+
+    def usage(self, usage: Usage) -> bytes:
+        return self._head + b'],"usage":' + _encode(usage_object(usage)) + b"}\n\n"
+
+
+class ChatChunks:
+    """Chunks of `chat.completion.chunk`: the role, then deltas of content, then the reason for the end."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        include_usage: bool = False,
+        logprobs: Callable[[list[TokenEntry]], Any] | None = None,
+    ) -> None:
+        self._frame = _Frame(identity, "chat.completion.chunk", include_usage)
+        self._logprobs = logprobs
+        self._before: dict[int, bytes] = {}
+        self._after = b'},"logprobs":null,"finish_reason":null}' + self._frame.tail
+
+    def opening(self, choice: Choice) -> bytes:
+        opens = self._frame.opens(choice.index)
+        self._before[choice.index] = opens + b'"delta":{"content":'
+        return opens + b'"delta":{"role":"assistant","content":""' + self._after
+
+    def piece(self, choice: Choice, piece: Piece) -> bytes:
+        start = self._before[choice.index] + json_text(piece.text)
+        if self._logprobs is None:
+            return start + self._after
+        logprobs = _encode(self._logprobs(piece.entries))
+        return start + b'},"logprobs":' + logprobs + b',"finish_reason":null}' + self._frame.tail
+
+    def ending(self, choice: Choice) -> bytes:
+        reason = _encode(choice.finish_reason)
+        opens = self._frame.opens(choice.index)
+        return opens + b'"delta":{},"logprobs":null,"finish_reason":' + reason + b"}" + self._frame.tail
+
+    def usage(self, usage: Usage) -> bytes:
+        return self._frame.usage(usage)
+
+
+class CompletionChunks:
+    """Chunks of `text_completion`; `logprobs` makes each piece's object, with the choice's running offsets."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        include_usage: bool = False,
+        logprobs: Callable[[Choice, list[TokenEntry]], Any] | None = None,
+    ) -> None:
+        self._frame = _Frame(identity, "text_completion", include_usage)
+        self._logprobs = logprobs
+        self._before: dict[int, bytes] = {}
+        self._after = b',"logprobs":null,"finish_reason":null}' + self._frame.tail
+
+    def opening(self, choice: Choice) -> bytes:
+        self._before[choice.index] = self._frame.opens(choice.index) + b'"text":'
+        return b""
+
+    def piece(self, choice: Choice, piece: Piece) -> bytes:
+        start = self._before[choice.index] + json_text(piece.text)
+        if self._logprobs is None:
+            return start + self._after
+        logprobs = _encode(self._logprobs(choice, piece.entries))
+        return start + b',"logprobs":' + logprobs + b',"finish_reason":null}' + self._frame.tail
+
+    def ending(self, choice: Choice) -> bytes:
+        reason = _encode(choice.finish_reason)
+        return self._before[choice.index] + b'"","logprobs":null,"finish_reason":' + reason + b"}" + self._frame.tail
+
+    def usage(self, usage: Usage) -> bytes:
+        return self._frame.usage(usage)
+
+
+class EventStream(Response):
+    """Streams a started generation, and aborts it if the client goes away."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, generation: Generation, chunks: Chunks, *, include_usage: bool, headers: dict[str, str] | None = None
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
+        self._generation = generation
+        self._chunks = chunks
+        self._include_usage = include_usage
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        generation = self._generation
+        gone = asyncio.create_task(until_disconnect(receive, generation.changed))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            body = b"".join(map(self._chunks.opening, generation.choices))
+            await self._flush(send, body, gone)
+        except OSError:
+            pass  # the client is gone; the server may say so from `send` as well
+        finally:
+            gone.cancel()
+            generation.abort()
+
+    async def _flush(self, send: Send, body: bytes, gone: asyncio.Task[None]) -> None:
+        generation = self._generation
+        open_choices = list(generation.choices)
+        while not gone.done():
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            await generation.changed.wait()
+            generation.changed.clear()
+            body = self._drain(open_choices)
+            failure = generation.failure
+            if failure is not None:
+                body += _error_event(failure)
+            elif not open_choices:
+                if self._include_usage:
+                    body += self._chunks.usage(generation.usage)
+                body += _DONE
+            else:
+                continue
+            await send({"type": "http.response.body", "body": body, "more_body": False})
+            return
+
+    def _drain(self, open_choices: list[Choice]) -> bytes:
+        """The bytes of all that is ready; choices that ended leave the list."""
+        chunks: list[bytes] = []
+        for choice in open_choices[:]:
+            if choice.ready:
+                chunks.append(self._chunks.piece(choice, choice.take()))
+            if choice.finish_reason is not None:
+                chunks.append(self._chunks.ending(choice))
+                open_choices.remove(choice)
+        return b"".join(chunks)
+
+
+def _error_event(error: RequestError) -> bytes:
+    status = status_of(error)
+    return b"data: " + _encode(error_object(status, error.message, param=error.param, code=error.code)) + b"\n\n"

@@ -1,0 +1,64 @@
+"""Probes, versions and the list of models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from firsttoken.server.error_handlers import ModelNotFound
+from firsttoken.server.service import Service
+from firsttoken.types import EngineInfo
+from firsttoken.version import __version__
+
+
+def _json(status: int, content: dict[str, Any]) -> Response:
+    return Response(msgspec.json.encode(content), status, media_type="application/json")
+
+
+def health(service: Service) -> Response:
+    """200 while the engine runs and can answer what it has accepted; it may be draining."""
+    backend = service.backend
+    match backend.state:
+        case "ready" | "draining":
+            return _json(200, {"status": backend.state})
+        case "loading":
+            phase, fraction = backend.loading
+            return _json(503, {"status": "loading", "phase": phase, "fraction": round(fraction, 3)})
+        case _:
+            return _json(503, {"status": "dead"})
+
+
+def ready(service: Service) -> Response:
+    """200 while new requests are taken."""
+    state = service.backend.state
+    return _json(200 if state == "ready" else 503, {"status": state})
+
+
+def version() -> Response:
+    return _json(200, {"version": __version__})
+
+
+def _model_object(service: Service, name: str, info: EngineInfo) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": service.started,
+        "owned_by": "firsttoken",
+        "root": service.names(info)[0],
+        "parent": None,
+        "max_model_len": info.max_model_len,
+    }
+
+
+def models(service: Service) -> Response:
+    info = service.info()
+    return _json(200, {"object": "list", "data": [_model_object(service, name, info) for name in service.names(info)]})
+
+
+def model(service: Service, name: str) -> Response:
+    info = service.info()
+    if name not in service.names(info):
+        raise ModelNotFound(name)
+    return _json(200, _model_object(service, name, info))

@@ -1,0 +1,51 @@
+"""`POST /tokenize` and `/detokenize`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from firsttoken.server.chat import template_variables
+from firsttoken.server.parsing import parse, read_object
+from firsttoken.server.prompts import check_ids
+from firsttoken.server.responses import answer
+from firsttoken.server.schemas.tokenize import DetokenizeRequest, TokenizeChat, TokenizeText
+from firsttoken.server.service import Service
+from firsttoken.server.unsupported import TOKENIZE
+
+
+async def tokenize(service: Service, request: Request) -> Response:
+    """A text, or messages as the chat endpoint would render them."""
+    info = service.info()
+    fields = await read_object(request)
+    schema: type[TokenizeChat | TokenizeText] = TokenizeChat if "messages" in fields else TokenizeText
+    parsed = parse(schema, fields, TOKENIZE, strict_fields=service.config.strict_fields)
+    body = parsed.body
+    service.check_model(body.model, info)
+    if isinstance(body, TokenizeText):
+        special = body.add_special_tokens is not False
+        ids = await asyncio.to_thread(service.tokenizer.encode, body.prompt, add_special_tokens=special)
+    else:
+        options: dict[str, Any] = {
+            "add_generation_prompt": body.opens_a_turn,
+            "continue_final_message": bool(body.continue_final_message),
+            **template_variables(body.chat_template_kwargs),
+        }
+        messages = [message.for_template() for message in body.messages]
+        ids = await asyncio.to_thread(service.tokenizer.encode_chat, messages, **options)
+    strings = [service.tokenizer.token_text(token_id) for token_id in ids] if body.return_token_strs else None
+    content = {"count": len(ids), "max_model_len": info.max_model_len, "tokens": ids, "token_strs": strings}
+    return answer(msgspec.json.encode(content), parsed.headers)
+
+
+async def detokenize(service: Service, request: Request) -> Response:
+    info = service.info()
+    parsed = parse(DetokenizeRequest, await read_object(request), {}, strict_fields=service.config.strict_fields)
+    service.check_model(parsed.body.model, info)
+    check_ids(parsed.body.tokens, info, "tokens")
+    text = service.tokenizer.decode(parsed.body.tokens, skip_special_tokens=False)
+    return answer(msgspec.json.encode({"prompt": text}), parsed.headers)

@@ -1,0 +1,100 @@
+"""Fields of OpenAI's and vLLM's APIs that this server knows and does not honour.
+
+Each has values that change nothing, so clients that always send them work; any other value is refused by name, because
+an answer that silently ignores what was asked for is a wrong one. null is neutral everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from firsttoken.errors import InvalidRequest
+
+Neutral = tuple[Any, ...]  # () is: null alone
+ANYTHING: Neutral = (object(),)  # it cannot change an answer here
+
+_SHARED: dict[str, Neutral] = {
+    "user": ANYTHING,
+    "allowed_token_ids": (),
+    "bad_words": ([],),
+    "detokenize": (True,),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "kv_transfer_params": (),
+    "length_penalty": (1.0, 1),
+    "logits_processors": ([],),
+    "prompt_logprobs": (),
+    "repetition_detection": (),
+    "return_token_ids": (False,),
+    "spaces_between_special_tokens": (True,),
+    "structured_outputs": (),
+    "use_beam_search": (False,),
+    "vllm_xargs": ({},),
+    "response_format": ({"type": "text"},),
+}
+
+CHAT: dict[str, Neutral] = _SHARED | {
+    "add_special_tokens": (False,),
+    "audio": (),
+    "best_of": (1,),
+    "chat_template": (),
+    "documents": ([],),
+    "echo": (False,),
+    "function_call": ("none", "auto"),
+    "functions": ([],),
+    "include_reasoning": (True,),
+    "metadata": ANYTHING,
+    "modalities": (["text"],),
+    "moderation": (),
+    "mm_processor_kwargs": ({},),
+    "parallel_tool_calls": (True, False),
+    "prediction": (),
+    "prompt_cache_key": ANYTHING,
+    "prompt_cache_options": ({},),
+    "prompt_cache_retention": ("in_memory", "in-memory"),
+    "reasoning_effort": ("none",),
+    "safety_identifier": ANYTHING,
+    "service_tier": ("auto", "default"),
+    "store": (False,),
+    "tool_choice": ("none", "auto"),
+    "tools": ([],),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+}
+
+COMPLETIONS: dict[str, Neutral] = _SHARED | {"suffix": ("",)}
+
+TOKENIZE: dict[str, Neutral] = {"chat_template": (), "mm_processor_kwargs": ({},), "tools": ([],)}
+
+MESSAGE: dict[str, Neutral] = {
+    "annotations": ANYTHING,
+    "audio": (),
+    "function_call": (),
+    "parsed": ANYTHING,
+}
+
+STREAM_OPTIONS: dict[str, Neutral] = {"continuous_usage_stats": (False,), "include_obfuscation": (False,)}
+
+
+def is_neutral(value: Any, neutral: Neutral) -> bool:
+    if value is None or neutral is ANYTHING:
+        return True
+    return any(type(value) is type(same) and value == same for same in neutral)
+
+
+def refuse_unsupported(fields: dict[str, Any], known: dict[str, Neutral], prefix: str = "") -> list[str]:
+    """Names of the fields that nobody knows. Raises InvalidRequest for a known field whose value matters."""
+    unknown: list[str] = []
+    for name, value in fields.items():
+        neutral = known.get(name)
+        if neutral is None:
+            unknown.append(prefix + name)
+        elif not is_neutral(value, neutral):
+            raise InvalidRequest(
+                f"'{prefix}{name}' is not supported by this server with the value given; leave it out.",
+                param=prefix + name,
+                code="unsupported_parameter",
+            )
+    return unknown
