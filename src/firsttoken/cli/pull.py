@@ -14,11 +14,14 @@ import click
     show_default=True,
     help="Where a repository is fetched from.",
 )
-def pull(model: str, hub: str) -> None:
+@click.option("--revision", help="A branch, tag or commit of the repository.")
+@click.option("--cache-dir", type=click.Path(file_okay=False), help="Where to keep it, instead of the hub's own cache.")
+def pull(model: str, hub: str, revision: str | None, cache_dir: str | None) -> None:
     """Download MODEL, or finish a download that was cut, and print where it lies.
 
     MODEL is a repository such as Qwen/Qwen3-4B-Instruct-2507, or `demo`. Only safetensors, GGUF and JSON are read.
     """
-    from firsttoken.model.hub import fetch
+    from firsttoken.model.hub import resolve
 
-    click.echo(fetch(model, hub=hub))
+    # Asked for by name, so ask the hub whether there is a newer version.
+    click.echo(resolve(model, hub=hub, revision=revision, cache_dir=cache_dir, refresh=True))

@@ -86,8 +86,9 @@ def memory_ceiling(cache: Path | None = None) -> MemoryCeiling:
 
 def default_cache() -> Path:
     """Where the measurement is kept, one file a host: home folders are shared between machines."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "firsttoken" / f"memory-ceiling-{os.uname().nodename}.json"
+    own = os.environ.get("FIRSTTOKEN_CACHE")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "firsttoken"
+    return (Path(own).expanduser() if own else base) / f"memory-ceiling-{os.uname().nodename}.json"
 
 
 def _read(cache: Path) -> MemoryCeiling | None:

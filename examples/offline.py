@@ -1,0 +1,24 @@
+"""Generates without a server: the same engine in this process.
+
+python examples/offline.py [MODEL, by default the demo]
+"""
+
+from __future__ import annotations
+
+import sys
+
+from firsttoken import LLM, SamplingParams
+
+
+def main(model: str) -> None:
+    llm = LLM(model)
+    greedy = SamplingParams(temperature=0, max_tokens=24)
+    prompts = ["The capital of France is", "def fibonacci(n):"]
+    for prompt, output in zip(prompts, llm.generate(prompts, greedy), strict=True):
+        print(f"{prompt}|{output.text}")
+    answer = llm.chat([{"role": "user", "content": "Name three colours."}], greedy)
+    print(answer)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "demo")

@@ -1,0 +1,94 @@
+"""`firsttoken demo`: the whole machinery once, on a model small enough for any machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from firsttoken.chat.client import Answer
+    from firsttoken.machine.ceilings import MemoryCeiling
+
+QUESTION = "What is the capital of France, and what is it known for?"
+ABOUT = (
+    "The demo model is SmolLM2-135M-Instruct: 135 million parameters, often wrong, and it barely speaks Chinese. "
+    "It is here to show the machinery, not to be clever."
+)
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Another if it is taken.")
+def demo(port: int) -> None:
+    """Ask the small demo model a first question, then chat.
+
+    Downloads the model (once), starts a server, prints the answer with its figures and the memory ceiling beside
+    them, and the API's address. In a terminal it goes on as a chat; elsewhere it ends and stops the server.
+    """
+    import sys
+
+    from rich.console import Console
+
+    from firsttoken.chat.client import ChatClient, Options
+    from firsttoken.chat.line import terminal_line
+    from firsttoken.chat.terminal import TerminalChat
+    from firsttoken.cli.local_server import free_port, local_server
+    from firsttoken.machine.ceilings import memory_ceiling
+    from firsttoken.model.hub import resolve
+
+    console = Console(highlight=False)
+    console.print(ABOUT, style="dim")
+    resolve("demo")
+    ceiling = memory_ceiling()  # before the server is there, so that nothing else reads memory
+    chosen = free_port(port)
+    if chosen != port:
+        console.print(f"Port {port} is taken, so the server takes {chosen}.")
+    console.print("Starting the server")
+    with local_server(["demo"], port=chosen, progress=lambda phase: console.print(f"  {phase}", style="dim")) as server:
+        console.print(f"Ready in {server.start_seconds:.1f} s\n")
+        client = ChatClient(server.url)
+        chat = TerminalChat(
+            client,
+            client.model(),
+            console=console,
+            read_line=terminal_line(),
+            options=Options(max_tokens=256),
+            footnote=lambda answer: ceiling_line(answer, ceiling, weight_bytes(server.url)),
+        )
+        console.print(f"> {QUESTION}", style="bold")
+        if chat.turn(QUESTION) is None:
+            raise click.ClickException("The demo model gave no answer; run the demo again.")
+        console.print(f"\nThe API is at {client.url} until you leave; from another terminal:")
+        console.print(curl_line(client.url), markup=False, soft_wrap=True)
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            chat.run()
+        else:
+            console.print(
+                "\nThere is no terminal to chat in, so the demo ends here; `firsttoken serve demo` serves on."
+            )
+
+
+def curl_line(url: str) -> str:
+    """A request that can be pasted into any shell."""
+    body = '{"model": "demo", "messages": [{"role": "user", "content": "Name three colours."}]}'
+    return f"curl {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'"
+
+
+def weight_bytes(root: str) -> int:
+    """Bytes of weights that the server at `root` reads for one token, as it says itself; 0 where it does not."""
+    import httpx
+
+    engine = httpx.get(f"{root}/version", timeout=10, trust_env=False).json().get("engine") or {}
+    return int(engine.get("weight_bytes") or 0)
+
+
+def ceiling_line(answer: Answer, ceiling: MemoryCeiling, bytes_per_token: int) -> str | None:
+    """How far the answer's decode speed is from what memory allows; None where either is unknown."""
+    speed = answer.tokens_per_second
+    if speed is None or not bytes_per_token:
+        return None
+    limit = ceiling.decode_ceiling(bytes_per_token)
+    return (
+        f"ceiling {limit:.0f} tok/s: memory reads {ceiling.bytes_per_second / 1e9:.1f} GB/s, a token "
+        f"{bytes_per_token / 1e6:.0f} MB of weights; this answer ran at {speed / limit:.0%} of it"
+    )
