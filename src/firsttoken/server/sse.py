@@ -1,7 +1,7 @@
 """Streamed answers: server-sent events whose bytes are prepared once a request, with only the text filled in.
 
 The engine's dispatcher adds to each choice's text; one coroutine a connection sends what is there. While a slow
-reader holds `send` up, texts pile up in the choice and leave as one chunk, so a connection holds no more than its answer.
+reader holds `send` up, texts pile up in the choice and leave as one chunk: a connection holds at most its answer.
 """
 
 from __future__ import annotations
