@@ -78,8 +78,8 @@ def weight_bytes(root: str) -> int:
     """Bytes of weights that the server at `root` reads for one token, as it says itself; 0 where it does not."""
     import httpx
 
-    engine = httpx.get(f"{root}/version", timeout=10, trust_env=False).json().get("engine") or {}
-    return int(engine.get("weight_bytes") or 0)
+    card = httpx.get(f"{root}/v1/models", timeout=10, trust_env=False).json()["data"][0]
+    return int(card.get("weight_bytes") or 0)
 
 
 def ceiling_line(answer: Answer, ceiling: MemoryCeiling, bytes_per_token: int) -> str | None:
