@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from firsttoken.config import EngineConfig
-from firsttoken.engine.process import Load, Progress, main
+from firsttoken.engine.channel import Channel
+from firsttoken.engine.process import EngineLoop, Load, Progress, main
 from firsttoken.errors import InvalidRequest, ModelError, QueueFull
 from firsttoken.types import EngineInfo, GenerateRequest, SequenceOutput
 from firsttoken.wire import EngineStats
@@ -108,6 +112,31 @@ class FakeEngine:
 
     def stats(self) -> EngineStats:
         return EngineStats(gauges={"num_requests_running": float(len(self.sequences))}, counters={"steps": self.steps})
+
+
+class EngineThread:
+    """The real loop and channel over a fake engine, in a thread of the test's process."""
+
+    def __init__(self, path: Path, *, max_queue: int = 1024) -> None:
+        self.path = path
+        self.engine = FakeEngine(max_queue=max_queue, step_seconds=0.002)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen()
+        self._channel = Channel(listener)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        loop = EngineLoop(self.engine, self._channel, self.engine.info)
+        while not self._stop.is_set():
+            loop.turn(0.01)
+        self._channel.close()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
 
 
 def load(config: EngineConfig, on_progress: Progress) -> FakeEngine:

@@ -26,7 +26,6 @@ from firsttoken.types import EngineInfo
 from firsttoken.wire import Drain, Failed, FrameReader, Loading, Ready, decode_to_worker, encode_frame
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_GRACE = 8.0  # seconds beyond the drain in which workers say good-bye
 _SOCKET_PATH_LIMIT = 100  # bytes; a Unix socket's path cannot be longer than about 107
 
 
@@ -53,12 +52,20 @@ class Supervisor:
     """Use as a context manager: whatever happens inside, no child is left at the end."""
 
     def __init__(
-        self, server: ServerConfig, listener: socket.socket, report: Reporter, commands: Commands | None = None
+        self,
+        server: ServerConfig,
+        listener: socket.socket,
+        report: Reporter,
+        commands: Commands | None = None,
+        *,
+        grace: float = 8.0,
     ) -> None:
+        """`grace`: seconds beyond the drain in which workers may say good-bye before they are killed."""
         self._server = server
         self._listener = listener
         self._report = report
         self._commands = commands or Commands()
+        self._grace = grace
         self._state = _State.LOADING
         self._selector = selectors.DefaultSelector()
         self._folder = _private_folder()
@@ -183,7 +190,7 @@ class Supervisor:
     def _drain(self, code: int) -> None:
         self._state = _State.DRAINING
         self._code_after_drain = code
-        self._deadline = time.monotonic() + self._server.drain_seconds + _GRACE
+        self._deadline = time.monotonic() + self._server.drain_seconds + self._grace
         if self._engine_link:
             with contextlib.suppress(OSError):
                 self._engine_link.sendall(encode_frame(Drain()))
