@@ -22,7 +22,8 @@ class BlockPool:
     that had a row of its sequence; until then it counts in `num_returning`.
 
     `max_shared_tokens` limits how many of a sequence's leading tokens may be shared: a dynamic RoPE rotates the keys
-    past its trained length by the whole context, so that those blocks belong to one sequence alone.
+    past its trained length by the whole context, so that those blocks belong to one sequence alone. A longer prompt
+    changes the keys before it too and shares nothing.
     """
 
     def __init__(
@@ -38,9 +39,9 @@ class BlockPool:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.enable_prefix_caching = enable_prefix_caching
-        self._max_shared_blocks = num_blocks if max_shared_tokens is None else max_shared_tokens // block_size
+        self._max_shared_tokens = num_blocks * block_size if max_shared_tokens is None else max_shared_tokens
         if not enable_prefix_caching:
-            self._max_shared_blocks = 0
+            self._max_shared_tokens = 0
         self._free = list(range(num_blocks - 1, -1, -1))  # taken from the end
         self._cached: OrderedDict[int, None] = OrderedDict()  # unreferenced, oldest first
         self._holders = [0] * num_blocks  # sequence tables that list the block
@@ -69,7 +70,7 @@ class BlockPool:
 
         Takes nothing: `admit` does, before anything else is taken from the pool.
         """
-        limit = min((len(seq.token_ids) - 1) // self.block_size, self._max_shared_blocks)
+        limit = min((len(seq.token_ids) - 1) // self.block_size, self._shared_blocks(seq))
         matched: list[int] = []
         for digest in self._hashes(seq, limit):
             block = self._by_hash.get(digest)
@@ -109,7 +110,7 @@ class BlockPool:
         The row must be of the sequence's present epoch and its tokens known on the host.
         """
         first = start // self.block_size
-        last = min(end // self.block_size, self._max_shared_blocks)
+        last = min(end // self.block_size, self._shared_blocks(seq))
         if first >= last:
             return
         hashes = self._hashes(seq, last)
@@ -169,6 +170,10 @@ class BlockPool:
             returning += not holders and leaving[block] > 0
         assert len(self._by_hash) == sum(digest is not None for digest in self._hash_of), "a hash without its block"
         assert returning == self.num_returning, "returning blocks are miscounted"
+
+    def _shared_blocks(self, seq: Sequence) -> int:
+        """How many of the sequence's leading blocks others may use, and it theirs."""
+        return self._max_shared_tokens // self.block_size if seq.num_prompt_tokens <= self._max_shared_tokens else 0
 
     def _is_returning(self, block: int) -> bool:
         return not self._holders[block] and self._leaving[block] > 0

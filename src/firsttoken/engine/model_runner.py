@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from firsttoken.engine.batch import Batch, BatchBuilder, PromptLogprobs, to_device
+from firsttoken.engine.batch import Batch, BatchBuilder, PromptLogprobs, lazy_zeros, to_device
 from firsttoken.engine.sampler import Sampled, Sampler, SamplingStep, token_logprobs
 from firsttoken.engine.step_lane import InlineLane, Lane, ThreadLane
 from firsttoken.engine.step_plan import StepPlan, StepResult
+from firsttoken.errors import OutOfMemory
 from firsttoken.kernels import sampling
 from firsttoken.kernels.plan import KVLayer
 from firsttoken.model.config import ModelConfig
@@ -31,8 +32,7 @@ def make_kv_cache(
     """One zeroed layer of cache a decoder layer. On a CPU, pages take memory only once they are used."""
     shape = (num_blocks, config.num_kv_heads, block_size, config.head_dim)
     return [
-        KVLayer(torch.zeros(shape, dtype=dtype, device=device), torch.zeros(shape, dtype=dtype, device=device))
-        for _ in range(config.num_layers)
+        KVLayer(lazy_zeros(shape, dtype, device), lazy_zeros(shape, dtype, device)) for _ in range(config.num_layers)
     ]
 
 
@@ -97,7 +97,7 @@ class ModelRunner:
         plan = self._launched.pop(0)
         try:
             return _to_host(self._lane.take())
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        except (OutOfMemory, MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise
         if self._device.type == "cuda":
@@ -198,6 +198,6 @@ def _to_host(output: _StepOutput) -> StepResult:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+    if isinstance(error, (torch.OutOfMemoryError, OutOfMemory, MemoryError)):
         return True
     return "can't allocate memory" in str(error)  # what torch's CPU allocator says, in a plain RuntimeError

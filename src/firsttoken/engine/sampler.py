@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from firsttoken.engine.batch import Ints, to_device
+from firsttoken.engine.batch import Ints, lazy_zeros, to_device
 from firsttoken.engine.step_plan import PlanRow
 from firsttoken.kernels import sampling
 from firsttoken.types import SamplingParams, TokenLogprob
@@ -72,9 +72,8 @@ class Sampler:
         self._plain = np.ones(max_num_seqs, dtype=np.bool_)  # greedy and nothing else
         self._bias: list[tuple[Ints, NDArray[np.float32]] | None] = [None] * max_num_seqs
         self._banned: list[Ints | None] = [None] * max_num_seqs  # until min_tokens are there
-        # zeros are not touched until used, so that on a CPU slots without penalties take no memory
-        self._counts = torch.zeros(max_num_seqs, vocabulary, dtype=torch.int32, device=device)
-        self._in_prompt = torch.zeros(max_num_seqs, vocabulary, dtype=torch.bool, device=device)
+        self._counts = lazy_zeros((max_num_seqs, vocabulary), torch.int32, device)
+        self._in_prompt = lazy_zeros((max_num_seqs, vocabulary), torch.bool, device)
         self._device = device
 
     def prepare(self, rows: Many[PlanRow], sampling_rows: Many[PlanRow]) -> SamplingStep:

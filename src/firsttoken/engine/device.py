@@ -1,0 +1,158 @@
+"""Where the model runs and in which precision: the defaults that depend on the machine, resolved once."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from firsttoken.config import EngineConfig
+from firsttoken.engine.memory_plan import GIB, DeviceMemory
+from firsttoken.errors import ConfigError
+from firsttoken.machine.host import read_host
+
+# keep: GGUF blocks that the CPU kernels can multiply stay as they are, everything else is rounded to int8
+WeightForm = Literal["dense", "keep", "int8", "int4"]
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_BYTES_PER_WEIGHT: dict[WeightForm, float] = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}  # scales included
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """What a launch settled on."""
+
+    device: torch.device
+    device_name: str
+    dtype: torch.dtype  # of activations, and of the KV cache
+    weights: WeightForm
+    why: str  # which precision runs, and the reason
+    cpu_threads: int | None  # None on a GPU
+    max_num_seqs: int
+    max_num_batched_tokens: int
+
+    @property
+    def bytes_per_weight(self) -> float:
+        return _BYTES_PER_WEIGHT.get(self.weights, float(self.dtype.itemsize))
+
+
+def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str | None]) -> Placement:
+    """Resolves the engine's device, precision and batch limits.
+
+    `model_dtype` is the checkpoint's own; `no_kernels` says why the low-bit CPU kernels are missing, or None where they
+    are there. Raises ConfigError.
+    """
+    device = _device(config.device)
+    if device.type == "cuda":
+        dtype, why = _gpu_precision(config, model_dtype)
+        weights: WeightForm = "dense"
+    else:
+        dtype, weights, why = _cpu_precision(config, no_kernels)
+    seqs, tokens = _batch_limits(config, device)
+    return Placement(
+        device=device,
+        device_name=_name(device),
+        dtype=dtype,
+        weights=weights,
+        why=why,
+        cpu_threads=_threads(config) if device.type == "cpu" else None,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=tokens,
+    )
+
+
+def read_memory(device: torch.device, utilization: float) -> DeviceMemory:
+    """What the device has now."""
+    if device.type == "cpu":
+        host = read_host()
+        return DeviceMemory(kind="cpu", total=host.memory_total, free=host.memory_available)
+    free, total = torch.cuda.mem_get_info(device)
+    return DeviceMemory(kind="cuda", total=total, free=free, utilization=utilization)
+
+
+def _device(asked: str) -> torch.device:
+    if asked == "cpu":
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    if asked == "cuda":
+        raise ConfigError(
+            "No CUDA GPU can be used here; install a CUDA build of torch and the driver, or --device cpu."
+        )
+    return torch.device("cpu")
+
+
+def _gpu_precision(config: EngineConfig, model_dtype: str) -> tuple[torch.dtype, str]:
+    if config.quantization in ("int8", "int4"):
+        raise ConfigError(f"--quantization {config.quantization} runs on a CPU only; leave it out on a GPU.")
+    if config.dtype != "auto":
+        return _DTYPES[config.dtype], f"{config.dtype}, as --dtype says"
+    if model_dtype != "float16" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.bfloat16, "bfloat16, which this GPU is fast in"
+    return torch.float16, "float16, since the model was saved in it or this GPU has no bfloat16"
+
+
+def _cpu_precision(config: EngineConfig, no_kernels: Callable[[], str | None]) -> tuple[torch.dtype, WeightForm, str]:
+    asked = config.quantization
+    if asked in ("int8", "int4"):
+        if config.dtype not in ("auto", "float32"):
+            raise ConfigError(f"--quantization {asked} computes in float32; leave --dtype out.")
+        if (reason := no_kernels()) is not None:
+            raise ConfigError(f"--quantization {asked} cannot run here. {reason}")
+        return torch.float32, asked, f"{asked} weights, as --quantization says, and int8 activations by row"
+    if asked == "auto" and config.dtype == "auto":
+        if (reason := no_kernels()) is not None:
+            return torch.float32, "dense", f"float32. {reason}"
+        return (
+            torch.float32,
+            "keep",
+            "low-bit weights and int8 activations by row, fastest here; exact: --dtype float32",
+        )
+    if config.dtype in ("auto", "float32"):
+        return torch.float32, "dense", "float32, the exact mode"
+    return _DTYPES[config.dtype], "dense", f"{config.dtype}, as --dtype says; few CPUs are fast in it"
+
+
+def _threads(config: EngineConfig) -> int:
+    if config.cpu_threads is not None:
+        if config.cpu_threads < 1:
+            raise ConfigError("--cpu-threads must be at least 1.")
+        return config.cpu_threads
+    return min(read_host().cores, torch.get_num_threads())  # torch counts real cores, the host what we may use
+
+
+def _batch_limits(config: EngineConfig, device: torch.device) -> tuple[int, int]:
+    """Sequences and tokens a step. A GPU's grow with its memory, for the logits of all rows take their share of it."""
+    for flag, value in (
+        ("--max-num-seqs", config.max_num_seqs),
+        ("--max-num-batched-tokens", config.max_num_batched_tokens),
+    ):
+        if value is not None and value < 1:
+            raise ConfigError(f"{flag} must be at least 1.")
+    if device.type == "cpu":
+        seqs, tokens = 32, 2048
+    else:
+        total = torch.cuda.get_device_properties(device).total_memory
+        seqs, tokens = (256, 8192) if total > 40 * GIB else (128, 4096) if total > 20 * GIB else (64, 2048)
+    if config.max_num_seqs is not None:
+        return config.max_num_seqs, config.max_num_batched_tokens or max(tokens, config.max_num_seqs)
+    if config.max_num_batched_tokens is not None:
+        return min(seqs, config.max_num_batched_tokens), config.max_num_batched_tokens
+    return seqs, tokens
+
+
+def _name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

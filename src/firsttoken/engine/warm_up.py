@@ -1,0 +1,95 @@
+"""The steps that run before any request does, so that the first one pays for nothing; they are timed on the way."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from firsttoken.engine.sequence import Sequence
+from firsttoken.engine.step_cost import StepLoad
+from firsttoken.engine.step_plan import PlanRow, Runner, StepPlan
+from firsttoken.errors import OutOfMemory
+from firsttoken.types import GenerateRequest, SamplingParams
+
+_GREEDY = SamplingParams(temperature=0.0)
+_PATHS = (  # one of each way to choose a token
+    SamplingParams(),
+    SamplingParams(top_k=20, top_p=0.8, min_p=0.05),
+    SamplingParams(top_p=0.9),
+    SamplingParams(repetition_penalty=1.1, presence_penalty=0.1, frequency_penalty=0.1),
+    SamplingParams(temperature=0.0, logit_bias={0: -1.0}, logprobs=5, prompt_logprobs=1),
+)
+_LENGTHS = (16, 64, 256, 1024)  # prefills, while time lasts
+_ROWS = (1, 2, 8)  # decodes
+
+
+class WarmUp:
+    """Runs made-up sequences over the empty KV pool; what they leave there is never read."""
+
+    def __init__(
+        self, runner: Runner, *, num_blocks: int, block_size: int, max_num_seqs: int, max_tokens: int, max_len: int
+    ) -> None:
+        self._runner = runner
+        self._num_blocks = num_blocks
+        self._block_size = block_size
+        self._max_num_seqs = max_num_seqs
+        self._max_tokens = min(max_tokens, max_len)
+        self._step = -1  # counts down: real steps count up from 0
+
+    def run(self, budget: float) -> list[tuple[StepLoad, float]]:
+        """Every kind of step once and some again; stops adding longer ones after `budget` seconds.
+
+        Returns loads and their milliseconds. Raises OutOfMemory where a step fails.
+        """
+        start = time.perf_counter()
+        points: list[tuple[StepLoad, float]] = []
+        self._time([self._prefill(0, 8, _GREEDY)])  # what the first of all steps pays is no step's cost
+        for rows in _ROWS:
+            if rows <= min(self._max_num_seqs, self._num_blocks):
+                decodes = [self._decode(slot) for slot in range(rows)]
+                points.append(self._time(decodes))
+        for length in _LENGTHS:
+            expected = 0.0 if not points else points[-1][1] / 1000 * length / points[-1][0].num_tokens
+            if length > self._max_tokens or time.perf_counter() - start + expected > budget:
+                break
+            points.append(self._time([self._prefill(0, length, _GREEDY)]))
+        for params in _PATHS:
+            self._time([self._prefill(0, 4, params)])
+        return points
+
+    def _time(self, rows: list[PlanRow]) -> tuple[StepLoad, float]:
+        best = float("inf")
+        for _ in range(2 if rows[0].num_tokens == 1 else 1):
+            begin = time.perf_counter()
+            self._runner.launch(StepPlan(self._step, tuple(rows)))
+            result = self._runner.collect()
+            best = min(best, time.perf_counter() - begin)
+            self._step -= 1
+            if result.error is not None:
+                raise OutOfMemory(result.error)
+        load = StepLoad()
+        for row in rows:
+            if row.num_tokens == 1:
+                load = replace(
+                    load, decode_rows=load.decode_rows + 1, decode_context=load.decode_context + row.start + 1
+                )
+            else:
+                load = load.with_chunk(row.start, row.num_tokens)
+        return load, best * 1000
+
+    def _decode(self, slot: int) -> PlanRow:
+        seq = self._sequence(slot, self._block_size, _GREEDY)
+        return PlanRow(seq, 0, len(seq.token_ids) - 1, 1, True, True)
+
+    def _prefill(self, slot: int, length: int, params: SamplingParams) -> PlanRow:
+        length = min(length, self._max_tokens, self._num_blocks * self._block_size)
+        return PlanRow(self._sequence(slot, length, params), 0, 0, length, True, True)
+
+    def _sequence(self, slot: int, length: int, params: SamplingParams) -> Sequence:
+        ids = [0] * length
+        request = GenerateRequest(request_id="warm-up", prompt_token_ids=ids, sampling=params)
+        seq = Sequence(request, 0, 0, ids, length, length + 1)
+        seq.slot = slot
+        blocks = -(-length // self._block_size)
+        seq.block_ids = [(slot + i) % self._num_blocks for i in range(blocks)]
+        return seq
