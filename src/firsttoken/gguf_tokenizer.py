@@ -18,7 +18,7 @@ from firsttoken.errors import ModelError
 from firsttoken.model.gguf_header import GGUFHeader
 from firsttoken.tokenizer_files import TokenizerFiles, set_ends
 
-_CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5  # tokenizer.ggml.token_type
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # tokenizer.ggml.token_type
 _PADDING = re.compile(r"\[PAD\d+\]")  # fills the vocabulary up to the output matrix's rows
 _NAMED = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
@@ -72,9 +72,9 @@ def load_gguf(path: Path) -> TokenizerFiles:
             raise ModelError(f"{path} has a tokeniser of type {kind!r}; gpt2 and llama are supported.")
         backend.add_tokens(
             [
-                AddedToken(token, special=token_type == _CONTROL, normalized=False)
+                AddedToken(token, special=token_type != _USER_DEFINED, normalized=False)
                 for token, token_type in zip(tokens, types, strict=False)
-                if token_type in (_CONTROL, _USER_DEFINED)
+                if token_type in (_UNKNOWN, _CONTROL, _USER_DEFINED)
             ]
         )
         ids = {name: header.get(f"tokenizer.ggml.{key}_token_id") for name, key in _NAMED.items()}
@@ -131,7 +131,7 @@ def _sentencepiece(header: GGUFHeader, tokens: list[str], types: Sequence[int]) 
         raise ModelError(f"{header.path} holds no scores for its SentencePiece vocabulary.")
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     unknown = header.get("tokenizer.ggml.unknown_token_id")
-    mergeable = [token for token, token_type in zip(tokens, types, strict=False) if token_type == 1]
+    mergeable = [token for token, token_type in zip(tokens, types, strict=False) if token_type == _NORMAL]
     backend = tokenizers.Tokenizer(
         models.BPE(
             vocab,

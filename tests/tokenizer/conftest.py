@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firsttoken.model.hub import resolve
+from firsttoken.tokenizer import Tokenizer
+from tests.tokenizer.qwen import write_qwen3
+from tests.tokenizer.sentencepiece import write_sentencepiece_folder
+from tests.tokenizer.templates import CHATML
+
+
+@pytest.fixture(scope="session")
+def qwen_folder(request: pytest.FixtureRequest) -> Path:
+    """Qwen3's tokeniser files; built once (3 s), then kept in pytest's cache."""
+    folder = request.config.cache.mkdir("qwen3-tokenizer")
+    if not (folder / "generation_config.json").exists():  # written last
+        write_qwen3(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def qwen(qwen_folder: Path) -> Tokenizer:
+    return Tokenizer.load(qwen_folder, chat_template=CHATML)
+
+
+@pytest.fixture(scope="session")
+def sentencepiece_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sentencepiece")
+    write_sentencepiece_folder(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sentencepiece(sentencepiece_folder: Path) -> Tokenizer:
+    return Tokenizer.load(sentencepiece_folder)
+
+
+@pytest.fixture(scope="session")
+def demo() -> Tokenizer:
+    return Tokenizer.load(resolve("demo"))
