@@ -138,10 +138,16 @@ def _batch_limits(config: EngineConfig, device: torch.device) -> tuple[int, int]
     else:
         total = torch.cuda.get_device_properties(device).total_memory
         seqs, tokens = (256, 8192) if total > 40 * GIB else (128, 4096) if total > 20 * GIB else (64, 2048)
-    if config.max_num_seqs is not None:
-        return config.max_num_seqs, config.max_num_batched_tokens or max(tokens, config.max_num_seqs)
-    if config.max_num_batched_tokens is not None:
-        return min(seqs, config.max_num_batched_tokens), config.max_num_batched_tokens
+    asked_seqs, asked_tokens = config.max_num_seqs, config.max_num_batched_tokens
+    if asked_seqs is not None and asked_tokens is not None and asked_tokens < asked_seqs:
+        raise ConfigError(
+            f"--max-num-batched-tokens {asked_tokens} must be at least --max-num-seqs {asked_seqs}, since every "
+            "running sequence decodes one token a step."
+        )
+    if asked_seqs is not None:
+        return asked_seqs, asked_tokens or max(tokens, asked_seqs)
+    if asked_tokens is not None:
+        return min(seqs, asked_tokens), asked_tokens
     return seqs, tokens
 
 

@@ -1,0 +1,240 @@
+"""From a configuration to an engine that is warm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from firsttoken.config import EngineConfig
+from firsttoken.engine.device import Placement, place, read_memory
+from firsttoken.engine.engine import Engine
+from firsttoken.engine.memory_plan import Demand, MemoryPlan, plan_memory
+from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
+from firsttoken.engine.scheduler import SchedulerLimits
+from firsttoken.engine.step_cost import StepCost
+from firsttoken.engine.warm_up import WarmUp
+from firsttoken.errors import ConfigError, OutOfMemory
+from firsttoken.kernels.cpu_forms import CpuLinear, CpuLinears
+from firsttoken.kernels.cpu_ops import cpu_kernels, why_no_kernels
+from firsttoken.model.config import ModelConfig, load_config
+from firsttoken.model.cost import kv_bytes_per_token, weight_bytes
+from firsttoken.model.decoder import Decoder
+from firsttoken.model.loading import build_decoder, open_weights
+from firsttoken.model.rope import RopeTable
+from firsttoken.model.vocabulary import token_id_limit
+from firsttoken.model.weights import LinearFactory
+from firsttoken.types import EngineInfo
+
+Progress = Callable[[str, float], None]  # phase, fraction of the whole start
+
+WARM_UP_SECONDS = 0.3  # after which no longer prefill is timed
+_SHARES = {"config": (0.0, 0.05), "weights": (0.05, 0.8), "kv": (0.8, 0.85), "warm-up": (0.85, 1.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An engine, and the runner whose `close` ends its thread."""
+
+    engine: Engine
+    runner: ModelRunner
+
+
+def load_engine(config: EngineConfig, on_progress: Progress) -> Engine:
+    """Loads the model, makes the KV pool, warms everything up and measures what a step costs.
+
+    Raises ConfigError, ModelError or OutOfMemory, each before anything large is read where that can be known.
+    """
+    return load(config, on_progress).engine
+
+
+def load(config: EngineConfig, on_progress: Progress) -> Loaded:
+    """As `load_engine`, for a caller that outlives its engine."""
+    return _Loader(config, on_progress).load()
+
+
+class _Loader:
+    """One load: `load` is called once."""
+
+    def __init__(self, config: EngineConfig, on_progress: Progress) -> None:
+        self._config = config
+        self._on_progress = on_progress
+        self._phases: dict[str, float] = {}
+
+    def load(self) -> Loaded:
+        config = self._config
+        _check(config)
+        with self._phase("config"):
+            model = load_config(config.path).with_rope(config.rope_scaling)
+            limit = token_id_limit(config.path)
+            placement = place(config, model.dtype, why_no_kernels)
+            plan = self._plan(model, placement)
+        with self._phase("weights"):
+            decoder = self._decoder(model, placement)
+        with self._phase("kv"):
+            runner, rope = self._runner(model, decoder, placement, plan, limit)
+        try:
+            with self._phase("warm-up"):
+                cost = self._warm(runner, placement, plan)
+        except BaseException:
+            runner.close()
+            raise
+        limits = SchedulerLimits(
+            max_num_batched_tokens=placement.max_num_batched_tokens,
+            max_num_seqs=placement.max_num_seqs,
+            max_step_ms=config.max_step_ms,
+            step_cost=cost,
+        )
+        engine = Engine(
+            runner,
+            self._info(model, decoder, placement, plan, limit),
+            limits,
+            max_queue=config.max_queue,
+            enable_prefix_caching=config.enable_prefix_caching,
+            max_shared_tokens=rope.shareable_tokens,
+            seed=config.seed,
+        )
+        return Loaded(engine, runner)
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        self._on_progress(name, _SHARES[name][0])
+        start = time.perf_counter()
+        yield
+        self._phases[name] = time.perf_counter() - start
+
+    def _plan(self, model: ModelConfig, placement: Placement) -> MemoryPlan:
+        config = self._config
+        on_gpu = placement.device.type == "cuda"
+        demand = Demand(
+            model=config.model,
+            config=model,
+            weight_bytes=weight_bytes(model, placement.bytes_per_weight),
+            element_bytes=placement.dtype.itemsize,
+            kv_element_bytes=placement.dtype.itemsize,
+            max_num_seqs=placement.max_num_seqs,
+            max_num_batched_tokens=placement.max_num_batched_tokens,
+            block_size=config.block_size,
+            max_model_len=config.max_model_len,
+            kv_cache_memory=config.kv_cache_memory,
+            graphs=on_gpu and not config.enforce_eager,
+        )
+        return plan_memory(demand, read_memory(placement.device, config.gpu_memory_utilization))
+
+    def _decoder(self, model: ModelConfig, placement: Placement) -> Decoder:
+        config = self._config
+        low, high = _SHARES["weights"]
+        source = open_weights(
+            config.path,
+            model,
+            dummy=config.load_format == "dummy",
+            dtype=placement.dtype,
+            device=placement.device,
+            seed=config.seed,
+        )
+        try:
+            return build_decoder(
+                model,
+                source,
+                dtype=placement.dtype,
+                device=placement.device,
+                make_linear=_linears(placement),
+                progress=lambda done: self._on_progress("weights", low + (high - low) * done),
+            )
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory(
+                f"The GPU ran out of memory while {config.model} was loading; stop other programs that use it or lower "
+                "--gpu-memory-utilization."
+            ) from error
+
+    def _runner(
+        self, model: ModelConfig, decoder: Decoder, placement: Placement, plan: MemoryPlan, limit: int
+    ) -> tuple[ModelRunner, RopeTable]:
+        kv = make_kv_cache(model, plan.num_blocks, plan.block_size, placement.dtype, placement.device)
+        rope = RopeTable(model, plan.max_model_len, placement.device)
+        runner = ModelRunner(
+            decoder,
+            rope,
+            kv,
+            max_num_seqs=placement.max_num_seqs,
+            max_model_len=plan.max_model_len,
+            token_id_limit=limit,
+            eos_token_ids=model.eos_token_ids,
+            cpu_threads=placement.cpu_threads,
+        )
+        return runner, rope
+
+    def _warm(self, runner: ModelRunner, placement: Placement, plan: MemoryPlan) -> StepCost:
+        warm_up = WarmUp(
+            runner,
+            num_blocks=plan.num_blocks,
+            block_size=plan.block_size,
+            max_num_seqs=placement.max_num_seqs,
+            max_tokens=placement.max_num_batched_tokens,
+            max_len=plan.max_model_len,
+        )
+        return StepCost.fit(warm_up.run(WARM_UP_SECONDS))
+
+    def _info(
+        self, model: ModelConfig, decoder: Decoder, placement: Placement, plan: MemoryPlan, limit: int
+    ) -> EngineInfo:
+        return EngineInfo(
+            model=self._config.model,
+            architecture=model.architecture,
+            device=str(placement.device),
+            device_name=placement.device_name,
+            dtype=str(placement.dtype).removeprefix("torch."),
+            weights=_weights(decoder, placement),
+            attention=_attention(placement),
+            max_model_len=plan.max_model_len,
+            vocab_size=model.vocab_size,
+            token_id_limit=limit,
+            bos_token_id=model.bos_token_id,
+            eos_token_ids=model.eos_token_ids,
+            default_sampling=model.default_sampling if self._config.generation_config == "auto" else {},
+            block_size=plan.block_size,
+            num_blocks=plan.num_blocks,
+            max_num_seqs=placement.max_num_seqs,
+            kv_bytes_per_token=kv_bytes_per_token(model, placement.dtype.itemsize),
+            weight_bytes=decoder.weight_bytes,
+            phases=self._phases,
+        )
+
+
+def _linears(placement: Placement) -> LinearFactory | None:
+    """None is dense in the placement's dtype."""
+    if placement.device.type == "cpu" and (kernels := cpu_kernels()) is not None:
+        assert placement.cpu_threads is not None
+        kernels.set_threads(placement.cpu_threads)
+    if placement.weights == "dense":
+        return None
+    return CpuLinears(cpu_kernels(), placement.weights)
+
+
+def _weights(decoder: Decoder, placement: Placement) -> str:
+    """Which precision the weights are in, and why."""
+    layer = decoder.layers[0]
+    bits = {part.bits for part in (layer.qkv, layer.o, layer.gate_up, layer.down) if isinstance(part, CpuLinear)}
+    if not bits:
+        return placement.why
+    return f"{'- and '.join(str(b) for b in sorted(bits))}-bit: {placement.why}"
+
+
+def _attention(placement: Placement) -> str:
+    if placement.device.type == "cpu" and placement.dtype == torch.float32 and cpu_kernels() is not None:
+        return "compiled CPU kernel"
+    return "torch reference"
+
+
+def _check(config: EngineConfig) -> None:
+    if config.block_size < 1:
+        raise ConfigError("--block-size must be at least 1.")
+    if config.max_model_len is not None and config.max_model_len < 1:
+        raise ConfigError("--max-model-len must be at least 1.")
+    if not 0 < config.gpu_memory_utilization <= 1:
+        raise ConfigError("--gpu-memory-utilization must be above 0 and at most 1.")
+    if config.max_step_ms is not None and config.max_step_ms <= 0:
+        raise ConfigError("--max-step-ms must be above 0.")
