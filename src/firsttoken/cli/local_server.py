@@ -23,6 +23,7 @@ from firsttoken.errors import FirstTokenError
 
 _START_LIMIT = 1800.0  # seconds; a large model from a slow disk is not a hang
 _STOP_LIMIT = 10.0  # seconds between asking and killing
+_POLL = 0.02  # seconds
 _PR_SET_PDEATHSIG = 1
 
 
@@ -94,7 +95,7 @@ def _wait_ready(process: subprocess.Popen[bytes], url: str, log: Path, progress:
             try:
                 response = http.get(f"{url}/health")
             except httpx.HTTPError:
-                time.sleep(0.05)
+                time.sleep(_POLL)
                 continue
             if response.status_code == 200:
                 return
@@ -102,7 +103,7 @@ def _wait_ready(process: subprocess.Popen[bytes], url: str, log: Path, progress:
             if now and now != phase:
                 phase = now
                 progress(phase)
-            time.sleep(0.05)
+            time.sleep(_POLL)
     raise ServerFailed(f"The server was not ready within {_START_LIMIT / 60:.0f} minutes.")
 
 
