@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from firsttoken.kernels.cpu_forms import CpuLinear
+
 
 @dataclass(frozen=True, slots=True)
 class Norm:
@@ -42,4 +44,4 @@ class DenseLinear:
         return self.weight.to(torch.float32)
 
 
-Linear = DenseLinear  # every form of a weight; low-bit forms join this union
+Linear = DenseLinear | CpuLinear  # every form of a weight

@@ -1,0 +1,100 @@
+"""Compiles the CPU kernels once with the machine's own C compiler, and keeps the result in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from firsttoken.errors import FirstTokenError
+
+SOURCES = Path(__file__).parent / "cpu"
+ARCHES = {  # what the code may use: this machine's best, the x86 base of today, or any CPU's
+    "native": ("-march=native",),
+    "avx2": ("-mavx2", "-mfma", "-mf16c"),
+    "plain": (),
+}
+_FLAGS = (
+    *("-std=gnu11", "-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread"),
+    *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wno-psabi"),
+)
+_TIMEOUT = 120.0  # seconds; the compile takes two
+
+
+class BuildError(FirstTokenError):
+    """The kernels cannot be compiled here; everything still runs, through torch."""
+
+
+def find_compiler() -> str | None:
+    """The C compiler to use: $CC, else the first of cc, gcc and clang."""
+    names = (os.environ.get("CC", ""), "cc", "gcc", "clang")
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+def default_cache() -> Path:
+    """FIRSTTOKEN_CACHE, else XDG_CACHE_HOME/firsttoken, else ~/.cache/firsttoken."""
+    if own := os.environ.get("FIRSTTOKEN_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "firsttoken"
+
+
+def build(arch: str = "native", *, compiler: str | None = None, cache: Path | None = None) -> Path:
+    """The shared library for `arch`, compiled if the cache lacks it. Several processes may do this at once.
+
+    Raises BuildError, in one sentence, without a compiler or where it fails.
+    """
+    if arch not in ARCHES:
+        raise BuildError(f"FIRSTTOKEN_CPU_ARCH is {arch!r}; use one of {', '.join(ARCHES)}.")
+    compiler = compiler or find_compiler()
+    if compiler is None:
+        raise BuildError("No C compiler was found; install gcc (or set CC) for much faster CPU kernels.")
+    flags = (*_FLAGS, *ARCHES[arch])
+    folder = (cache or default_cache()) / "kernels"
+    library = folder / f"cpu-{arch}-{_fingerprint(compiler, flags)}.so"
+    if library.exists():
+        return library
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:  # same file system: the move below is atomic
+            made = Path(scratch) / "cpu.so"
+            _compile(compiler, flags, made)
+            made.replace(library)
+    except OSError as error:
+        raise BuildError(f"The CPU kernels cannot be stored in {folder} ({error}); set FIRSTTOKEN_CACHE.") from error
+    return library
+
+
+def _compile(compiler: str, flags: tuple[str, ...], target: Path) -> None:
+    sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
+    command = [compiler, *flags, *sources, "-o", str(target), "-lm"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"{compiler} took over {_TIMEOUT:.0f} s for the CPU kernels; try another with CC.") from error
+    if done.returncode:
+        reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
+        raise BuildError(f"{compiler} could not compile the CPU kernels ({reason.strip()}); try another with CC.")
+
+
+def _fingerprint(compiler: str, flags: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(SOURCES.glob("*.[ch]")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    digest.update("\0".join((compiler, *flags, version.stdout, _cpu_model())).encode())
+    return digest.hexdigest()[:16]
+
+
+def _cpu_model() -> str:
+    """What -march=native depends on: one cache may serve several machines."""
+    wanted = ("model name", "flags", "CPU part", "Features")
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    return "\n".join(line for line in lines if line.startswith(wanted))
