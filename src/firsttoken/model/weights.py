@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,10 +37,9 @@ class RawWeight:
             return self.tensor.to(torch.float32)
         assert self.data is not None
         assert self.ggml_type is not None
-        import gguf
+        from firsttoken.model.dequantize import dequantize  # its package is for GGUF files alone
 
-        blocks: Any = gguf.dequantize(self.data, gguf.GGMLQuantizationType(self.ggml_type))
-        return torch.from_numpy(np.ascontiguousarray(blocks, dtype=np.float32)).view(self.shape)
+        return torch.from_numpy(dequantize(self.data, self.ggml_type)).view(self.shape)
 
 
 class WeightSource(Protocol):
