@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def render() -> str:
-    parent = click.Context(cli, info_name="firsttoken", max_content_width=100, terminal_width=100)
+    parent = click.Context(cli, info_name="firsttoken", terminal_width=100, **cli.context_settings)
     parts = [INTRO, f"```\n{cli.get_help(parent)}\n```\n"]
     for name in COMMANDS:
         command = cli.get_command(parent, name)
