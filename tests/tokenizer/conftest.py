@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from firsttoken.model.hub import resolve
 from firsttoken.tokenizer import Tokenizer
+from firsttoken.tokenizer_files import load_folder
 from tests.tokenizer.qwen import write_qwen3
 from tests.tokenizer.sentencepiece import write_sentencepiece_folder
 from tests.tokenizer.templates import CHATML
@@ -21,8 +24,15 @@ def qwen_folder(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
-def qwen(qwen_folder: Path) -> Tokenizer:
-    return Tokenizer.load(qwen_folder, chat_template=CHATML)
+def qwen_with(qwen_folder: Path) -> Callable[[str], Tokenizer]:
+    """Qwen's tokeniser with a chat template of the test's own; the vocabulary is loaded once."""
+    files = load_folder(qwen_folder)
+    return lambda template: Tokenizer(replace(files, templates={"default": template}))
+
+
+@pytest.fixture(scope="session")
+def qwen(qwen_with: Callable[[str], Tokenizer]) -> Tokenizer:
+    return qwen_with(CHATML)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 from tokenizers.processors import TemplateProcessing
@@ -38,5 +39,5 @@ def write_sentencepiece_folder(folder: Path) -> None:
 def write_sentencepiece_gguf(path: Path) -> None:
     types = [_UNKNOWN, CONTROL, CONTROL, *[_BYTE] * 256] + [NORMAL] * (len(MERGED) + len(LETTERS))
     scores = [0.0] * 259 + [-float(place) for place in range(len(MERGED))] + [-1000.0] * len(LETTERS)
-    ids = {"unknown_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    ids: dict[str, Any] = {"unknown_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     write_gguf_tokenizer(path, kind="llama", tokens=TOKENS, types=types, scores=scores, **ids)

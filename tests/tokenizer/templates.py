@@ -12,7 +12,9 @@ CHATML = """\
 {%- endif %}
 {%- set last = namespace(query=-1) %}
 {%- for message in messages[::-1] %}
-    {%- if last.query < 0 and message.role == 'user' %}{%- set last.query = messages | length - 1 - loop.index0 %}{%- endif %}
+    {%- if last.query < 0 and message.role == 'user' %}
+        {%- set last.query = messages | length - 1 - loop.index0 %}
+    {%- endif %}
 {%- endfor %}
 {%- for message in messages %}
     {%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}
@@ -65,4 +67,7 @@ PARTS = """\
 {%- endfor %}
 """
 
-PARTS_ALONE = "{% for m in messages %}{% for part in m['content'] %}{{ part['type'] + ':' + part['text'] }}{% endfor %}{% endfor %}"
+PARTS_ALONE = (
+    "{% for message in messages %}{% for part in message['content'] %}"
+    "{{ part['type'] + ':' + part['text'] }}{% endfor %}{% endfor %}"
+)

@@ -10,8 +10,8 @@ OUTPUTS = st.lists(st.lists(st.integers(0, 152_000), max_size=3), max_size=20)
 BYTE_OUTPUTS = st.lists(st.binary(min_size=1, max_size=4).map(list), max_size=30)
 
 
-def stream(tokenizer: Tokenizer, chunks: list[list[int]], **options: bool) -> str:
-    detokenizer = Detokenizer(tokenizer, **options)
+def stream(tokenizer: Tokenizer, chunks: list[list[int]], *, skip: bool = True) -> str:
+    detokenizer = Detokenizer(tokenizer, skip_special_tokens=skip)
     pushed = [detokenizer.push(chunk) for chunk in chunks]
     text = "".join([*pushed, detokenizer.finish()])
     assert detokenizer.finish() == ""
@@ -28,7 +28,7 @@ def byte_ids(tokenizer: Tokenizer) -> list[int]:
 def test_pushes_join_to_the_replacing_decode_of_all_bytes(qwen: Tokenizer, chunks: list[list[int]], skip: bool) -> None:
     ids = [token_id for chunk in chunks for token_id in chunk]
     data = b"".join(qwen.token_bytes(token_id) for token_id in ids if not (skip and token_id in qwen.special_ids))
-    assert stream(qwen, chunks, skip_special_tokens=skip) == data.decode(errors="replace")
+    assert stream(qwen, chunks, skip=skip) == data.decode(errors="replace")
     assert qwen.decode(ids, skip_special_tokens=skip) == data.decode(errors="replace")
 
 
@@ -75,7 +75,7 @@ def test_a_prompt_that_ends_inside_a_character_is_not_sent_back(qwen: Tokenizer)
 def test_special_tokens_are_skipped_or_shown(qwen: Tokenizer) -> None:
     ids = qwen.encode("a<|im_end|><tool_call>b")
     assert stream(qwen, [ids]) == "a<tool_call>b"
-    assert stream(qwen, [ids], skip_special_tokens=False) == "a<|im_end|><tool_call>b"
+    assert stream(qwen, [ids], skip=False) == "a<|im_end|><tool_call>b"
 
 
 def test_a_skipped_special_token_does_not_part_a_character(qwen: Tokenizer) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ def run(stops: list[str], pieces: list[str], *, include: bool = False) -> tuple[
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    return [text[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(places)]
 
 
 @given(stop_lists, letters, st.lists(st.integers(0, 40)), st.booleans())
