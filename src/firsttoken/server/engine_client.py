@@ -8,7 +8,7 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from firsttoken.errors import InvalidRequest, QueueFull, RequestError, Unavailable
 from firsttoken.server.backend import BackendState, Sink
@@ -156,8 +156,7 @@ class EngineClient(asyncio.Protocol):
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its base class
         self._reader = FrameReader()
 
     def data_received(self, data: bytes) -> None:
