@@ -78,7 +78,7 @@ def parse(
     unknown += _unknown_inside(schema, fields)
     if unknown and strict_fields:
         raise InvalidRequest(
-            f"Unrecognized request argument supplied: {unknown[0][:100]}", param=unknown[0][:100], code="unknown_field"
+            f"Unrecognized request argument supplied: {unknown[0][:100]}.", param=unknown[0][:100], code="unknown_field"
         )
     try:
         body = schema.model_validate(fields)

@@ -1,0 +1,30 @@
+"""Servers that the API's tests speak to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.api.live_server import LiveServer, live_server
+from tests.builders import write_tokenizer
+
+from firsttoken.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    folder: Path = write_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+    return Tokenizer.load(folder)
+
+
+@pytest.fixture(scope="session")
+def shared_server(tokenizer: Tokenizer) -> Iterator[LiveServer]:
+    with live_server(tokenizer) as running:
+        yield running
+
+
+@pytest.fixture
+def server(shared_server: LiveServer) -> LiveServer:
+    shared_server.reset()
+    return shared_server

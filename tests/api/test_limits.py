@@ -1,0 +1,124 @@
+"""Bodies, headers and keys, before anything of a request is looked at."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.api.live_server import LiveServer, live_server, refused
+
+from firsttoken.tokenizer import Tokenizer
+
+LIMIT = 64 * 1024
+
+
+@pytest.fixture(scope="module")
+def small(tokenizer: Tokenizer) -> Iterator[LiveServer]:
+    with live_server(tokenizer, max_body_bytes=LIMIT) as running:
+        yield running
+
+
+def test_a_body_of_50_megabytes_is_refused_and_its_sender_still_gets_the_answer(server: LiveServer) -> None:
+    content = b'{"prompt": "' + b"a" * 50_000_000 + b'"}'
+    error = refused(server.client.post("/v1/completions", content=content), None, 413)
+    assert error["code"] == "request_too_large"
+    server.next_is_right()
+
+
+def test_a_declared_length_is_refused_within_a_second_before_the_body_is_sent(small: LiveServer) -> None:
+    start = time.monotonic()
+    with socket.create_connection(("127.0.0.1", small.port), timeout=5) as connection:
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 50000000\r\n\r\n{")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+    assert time.monotonic() - start < 1.0
+    small.next_is_right()
+
+
+def test_a_chunked_body_is_refused_once_it_is_too_long(small: LiveServer) -> None:
+    sent = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(64):
+            sent += 4096
+            yield b"a" * 4096
+
+    refused(small.client.post("/v1/completions", content=chunks()), None, 413)
+    small.next_is_right()
+
+
+def test_a_body_just_within_the_limit_is_read(small: LiveServer) -> None:
+    content = b'{"prompt": "Hi"}'
+    content += b" " * (LIMIT - len(content))
+    assert small.client.post("/v1/completions", content=content).status_code == 200
+    refused(small.client.post("/v1/completions", content=content + b" "), None, 413)
+
+
+def test_headers_that_are_too_long_are_refused(server: LiveServer) -> None:
+    refused(server.client.get("/v1/models", headers={"x-long": "a" * 40_000}), None, 431)
+    server.next_is_right()
+
+
+@pytest.fixture(scope="module")
+def locked(tokenizer: Tokenizer) -> Iterator[LiveServer]:
+    with live_server(tokenizer, api_keys=("Secret-Key-1", "other")) as running:
+        running.client.headers["authorization"] = "Bearer Secret-Key-1"
+        yield running
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Bearer wrong",
+        "Bearer secret-key-1",
+        "Bearer Secret-Key-1x",
+        "Bearer Secret-Key-",
+        "Bearer",
+        "Secret-Key-1",
+        "Basic Secret-Key-1",
+        "",
+    ],
+)
+def test_a_wrong_key_is_a_401_in_openais_form(locked: LiveServer, value: str) -> None:
+    for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("GET", "/openapi.json")):
+        response = locked.client.request(method, path, headers={"authorization": value})
+        error = refused(response, None, 401)
+        assert (error["type"], error["code"]) == ("invalid_request_error", "invalid_api_key")
+        assert response.headers["www-authenticate"] == "Bearer"
+    locked.next_is_right()
+
+
+def test_no_key_at_all_is_a_401(locked: LiveServer) -> None:
+    with socket.create_connection(("127.0.0.1", locked.port), timeout=5) as connection:
+        connection.sendall(b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n")
+        answer = connection.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"You didn't provide an API key" in answer
+    locked.next_is_right()
+
+
+@pytest.mark.parametrize("host", [b"a/?x=", b"a/health?x=", b"/health", b"a/health#"])
+@pytest.mark.parametrize("path", [b"/v1/models", b"//v1/models", b"/health/../v1/models", b"http://h/health/v1/models"])
+def test_no_host_header_or_odd_path_gets_around_the_key(locked: LiveServer, host: bytes, path: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", locked.port), timeout=5) as connection:
+        connection.sendall(b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, host))
+        answer = connection.recv(4096)
+    assert answer.startswith((b"HTTP/1.1 401 ", b"HTTP/1.1 400 "))
+    locked.next_is_right()
+
+
+def test_the_right_keys_open_and_probes_are_open_to_all(locked: LiveServer) -> None:
+    assert locked.chat().status_code == 200
+    assert locked.client.get("/v1/models", headers={"authorization": "bearer other"}).status_code == 200
+    for path in ("/health", "/ready", "/ping", "/version", "/metrics"):
+        assert locked.client.get(path, headers={"authorization": "none"}).status_code == 200
+
+
+def test_a_request_id_is_echoed_or_made(server: LiveServer) -> None:
+    assert server.client.get("/health", headers={"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
+    made = server.client.get("/nowhere").headers["x-request-id"]
+    assert len(made) == 32
+    strange = server.client.get("/health", headers={"x-request-id": "a b"}).headers["x-request-id"]
+    assert strange != "a b"

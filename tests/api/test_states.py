@@ -1,0 +1,145 @@
+"""What clients are told while the engine loads, drains, is full, or is gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.live_server import LiveServer, live_server, refused, wait_until
+
+from firsttoken.errors import InvalidRequest
+from firsttoken.tokenizer import Tokenizer
+from firsttoken.version import __version__
+
+
+def in_thread(call: Callable[[], httpx.Response]) -> tuple[threading.Thread, list[httpx.Response]]:
+    answers: list[httpx.Response] = []
+    thread = threading.Thread(target=lambda: answers.append(call()))
+    thread.start()
+    return thread, answers
+
+
+def test_a_loading_server_says_how_far_it_is(server: LiveServer) -> None:
+    server.backend.state = "loading"
+    response = server.client.get("/health")
+    assert response.status_code == 503
+    assert response.json() == {"status": "loading", "phase": "weights", "fraction": 0.5}
+    assert server.client.get("/ready").status_code == 503
+    for answer in (server.chat(), server.complete(), server.client.get("/v1/models"), server.post("/tokenize")):
+        error = refused(answer, None, 503)
+        assert error["message"] == "The model is still loading (weights, 50%)."
+        assert answer.headers["retry-after"] == "1"
+    assert 'firsttoken:engine_state{state="loading"} 1.0' in server.client.get("/metrics").text
+
+
+def test_a_ready_server_answers_its_probes(server: LiveServer) -> None:
+    for path in ("/health", "/ready", "/ping"):
+        assert server.client.get(path).json() == {"status": "ready"}
+    assert server.client.post("/ping").status_code == 200
+    assert server.client.get("/version").json() == {"version": __version__}
+
+
+def test_a_draining_server_finishes_what_runs_and_takes_nothing_new(server: LiveServer) -> None:
+    server.backend.pace = 0.02
+    thread, answers = in_thread(server.chat)
+    wait_until(lambda: bool(server.backend.running))
+    server.call(server.backend.drain)
+    refusal = server.complete()
+    refused(refusal, None, 503)
+    assert int(refusal.headers["retry-after"]) >= 1
+    assert server.client.get("/ready").status_code == 503
+    assert server.client.get("/health").status_code == 200
+    thread.join(5)
+    assert answers[0].json()["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_engine_that_dies_in_mid_answer_hangs_nobody(server: LiveServer, stream: bool) -> None:
+    server.backend.pace = 0.02
+    thread, answers = in_thread(lambda: server.chat(stream=stream))
+    wait_until(lambda: server.backend.steps > 2)
+    server.call(server.backend.die)
+    thread.join(5)
+    assert not thread.is_alive()
+    if stream:
+        last = [event for event in answers[0].text.split("\n\n") if event][-1]
+        assert last.startswith('data: {"error":{"message":"The engine stopped."')
+    else:
+        refused(answers[0], None, 503)
+    assert server.client.get("/health").status_code == 503
+    assert server.client.get("/health").json() == {"status": "dead"}
+    refused(server.chat(), None, 503)
+
+
+def test_more_requests_than_the_queue_holds_are_told_at_once(server: LiveServer) -> None:
+    server.backend.pace = 0.02
+    server.backend.capacity = 2
+    first, second = in_thread(server.chat), in_thread(lambda: server.chat(stream=True))
+    wait_until(lambda: len(server.backend.running) == 2)
+    for body in ({}, {"stream": True}):
+        response = server.chat(**body)
+        error = refused(response, None, 429)
+        assert (error["type"], error["code"]) == ("rate_limit_error", "queue_full")
+        assert response.headers["retry-after"] == "2"
+    for thread, answers in (first, second):
+        thread.join(5)
+        assert answers[0].status_code == 200
+    server.next_is_right()
+
+
+def test_what_the_engine_refuses_is_a_400_with_its_sentence(tokenizer: Tokenizer) -> None:
+    with live_server(tokenizer) as server:
+        server.backend.refuses = InvalidRequest("It does not fit the KV cache.", param="prompt", code="too_large")
+        error = refused(server.complete(), "prompt")
+        assert error["message"] == "It does not fit the KV cache."
+
+
+def test_a_fault_of_the_server_itself_tells_nothing_of_its_inside(server: LiveServer) -> None:
+    server.backend.script = lambda _request, _index: ["no id"]  # type: ignore[list-item]  # a broken engine
+    for stream in (False, True):
+        response = server.chat(stream=stream)
+        assert "The server failed on this request; its log says why." in response.text
+        assert "Traceback" not in response.text
+    server.next_is_right()
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/v1/completions", 405)])
+def test_wrong_urls_and_methods_are_errors_in_openais_form(
+    server: LiveServer, method: str, path: str, status: int
+) -> None:
+    refused(server.client.request(method, path), None, status)
+
+
+def test_models_go_by_the_names_that_they_were_given(tokenizer: Tokenizer) -> None:
+    with live_server(tokenizer, served_model_names=("small", "org/other")) as server:
+        listed: list[dict[str, Any]] = server.client.get("/v1/models").json()["data"]
+        assert [entry["id"] for entry in listed] == ["small", "org/other"]
+        assert server.client.get("/v1/models/org/other").json()["max_model_len"] == 256
+        assert server.chat(model="org/other").json()["model"] == "org/other"
+        assert server.chat().json()["model"] == "small"
+        error = refused(server.chat(model="tiny"), "model", 404)
+        assert (error["code"], error["message"]) == ("model_not_found", "The model `tiny` does not exist here.")
+        refused(server.client.get("/v1/models/tiny"), "model", 404)
+        server.next_is_right()
+
+
+def test_metrics_carry_vllms_names_under_a_prefix_of_ones_own(tokenizer: Tokenizer) -> None:
+    with live_server(tokenizer, metrics_prefix="vllm") as server:
+        server.chat()
+        text = server.client.get("/metrics").text
+    assert 'vllm:num_requests_running{model_name="tiny"} 0.0' in text
+    assert 'vllm:request_success_total{finished_reason="stop",model_name="tiny"} 1.0' in text
+    assert 'vllm:time_to_first_token_seconds_bucket{le="0.1",model_name="tiny"} 1.0' in text
+    assert 'vllm:time_to_first_token_seconds_sum{model_name="tiny"} 0.05' in text
+
+
+def test_the_openapi_document_describes_the_bodies(server: LiveServer) -> None:
+    document = server.client.get("/openapi.json").json()
+    body = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]
+    assert body["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatRequest"}
+    schemas = document["components"]["schemas"]
+    assert {"messages", "temperature", "top_k"} <= set(schemas["ChatRequest"]["properties"])
+    assert "Message" in schemas
