@@ -49,6 +49,8 @@ def _model_object(service: Service, name: str, info: EngineInfo) -> dict[str, An
         "root": service.names(info)[0],
         "parent": None,
         "max_model_len": info.max_model_len,
+        "weights": info.weights,
+        "weight_bytes": info.weight_bytes,  # read once a decode step: with the memory's bandwidth, the speed's ceiling
     }
 
 
