@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from firsttoken.errors import ModelError
-from firsttoken.kernels.linear import DenseLinear
+from firsttoken.kernels.linear import DenseLinear, Linear
 from firsttoken.model.config import load_config
 from firsttoken.model.decoder import Decoder
 from firsttoken.model.loading import build_decoder, open_weights
@@ -23,6 +23,11 @@ DOWN = "model.layers.1.mlp.down_proj.weight"
 def load(folder: Path, dtype: torch.dtype = torch.float32) -> Decoder:
     config = load_config(folder)
     return build_decoder(config, open_weights(folder, config), dtype=dtype)
+
+
+def weight_of(linear: Linear) -> Tensor:
+    assert isinstance(linear, DenseLinear)
+    return linear.weight
 
 
 def refusal(folder: Path) -> str:
@@ -42,29 +47,28 @@ def test_shards_are_one_model(tmp_path: Path) -> None:
     tensors = tiny_tensors(tiny_config())
     decoder = load(model(tmp_path, {}, shards=3))
     layer = decoder.layers[1]
-    assert torch.equal(layer.down.weight, tensors[DOWN])
+    assert torch.equal(weight_of(layer.down), tensors[DOWN])
     attention = "model.layers.1.self_attn"
     fused = torch.cat([tensors[f"{attention}.{part}_proj.weight"] for part in "qkv"])
-    assert torch.equal(layer.qkv.weight, fused)
+    assert torch.equal(weight_of(layer.qkv), fused)
     gate, up = tensors["model.layers.1.mlp.gate_proj.weight"], tensors["model.layers.1.mlp.up_proj.weight"]
-    assert torch.equal(layer.gate_up.weight, torch.cat([gate, up]))
-    assert torch.equal(decoder.head.weight, tensors[HEAD])
+    assert torch.equal(weight_of(layer.gate_up), torch.cat([gate, up]))
+    assert torch.equal(weight_of(decoder.head), tensors[HEAD])
     assert torch.equal(decoder.embedding, tensors[EMBEDDING])
 
 
 def test_a_tied_head_is_the_embedding_even_where_the_file_has_another(tmp_path: Path) -> None:
     decoder = load(model(tmp_path, {HEAD: torch.ones(512, 64)}, tied=True))
-    assert isinstance(decoder.head, DenseLinear)
-    assert torch.equal(decoder.head.weight, decoder.embedding)
-    assert not torch.equal(decoder.head.weight, torch.ones(512, 64))
+    assert torch.equal(weight_of(decoder.head), decoder.embedding)
+    assert not torch.equal(weight_of(decoder.head), torch.ones(512, 64))
 
 
 def test_weights_take_the_dtype_that_was_asked_for(tmp_path: Path) -> None:
     half = {name: tensor.to(torch.bfloat16) for name, tensor in tiny_tensors(tiny_config()).items()}
     folder = write_checkpoint(tmp_path, tiny_config(), half)
     decoder = load(folder, torch.float32)
-    assert decoder.layers[0].down.weight.dtype == torch.float32
-    assert torch.equal(decoder.layers[1].down.weight, half[DOWN].to(torch.float32))
+    assert weight_of(decoder.layers[0].down).dtype == torch.float32
+    assert torch.equal(weight_of(decoder.layers[1].down), half[DOWN].to(torch.float32))
     assert load(folder, torch.bfloat16).layers[0].input_norm.weight.dtype == torch.bfloat16
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from firsttoken.kernels.linear import DenseLinear
 from firsttoken.model.config import load_config
 from firsttoken.model.decoder import Decoder
 from firsttoken.model.loading import build_decoder, open_weights
@@ -153,4 +154,5 @@ def test_weight_bytes_are_those_a_decode_step_reads(tmp_path: Path) -> None:
     decoder = load(write_model(tmp_path, "qwen3", True, {}))
     matrices = 2 * (64 * 256 + 128 * 64 + 3 * 64 * 96) + VOCAB_SIZE * 64
     assert decoder.weight_bytes == 4 * matrices
+    assert isinstance(decoder.head, DenseLinear)
     assert decoder.embedding.data_ptr() == decoder.head.weight.data_ptr()  # tied: kept once

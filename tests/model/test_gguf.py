@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from firsttoken.errors import ModelError
 from firsttoken.model.config import load_config, parse_config
@@ -206,22 +207,23 @@ def test_the_demo_model_equals_transformers_on_the_same_file(demo_file: Path) ->
         19712,
         8182,
     ]
-    reference = LlamaForCausalLM(
-        LlamaConfig(
-            hidden_size=576,
-            intermediate_size=1536,
-            num_hidden_layers=30,
-            num_attention_heads=9,
-            num_key_value_heads=3,
-            vocab_size=49152,
-            max_position_embeddings=8192,
-            rms_norm_eps=1e-5,
-            tie_word_embeddings=True,
-            rope_parameters={"rope_type": "default", "rope_theta": 100000.0},
-        )
-    ).eval()
+    config = LlamaConfig(
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        vocab_size=49152,
+        max_position_embeddings=8192,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 100000.0},
+    )
+    with torch.device("meta"):  # no time for random weights that are replaced at once
+        reference: Any = LlamaForCausalLM(config).eval()
     weights = read_llama(demo_file, heads=9, kv_heads=3)
-    reference.load_state_dict(weights | {"lm_head.weight": weights["model.embed_tokens.weight"]})
+    reference.load_state_dict(weights | {"lm_head.weight": weights["model.embed_tokens.weight"]}, assign=True)
+    reference.model.rotary_emb = LlamaRotaryEmbedding(config)
     expected = reference(torch.tensor([token_ids])).logits[0]
     for chunk in (len(token_ids), 5):
         torch.testing.assert_close(logits_in_chunks(decoder, token_ids, chunk), expected, atol=1e-4, rtol=1e-4)
