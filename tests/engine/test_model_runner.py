@@ -12,6 +12,8 @@ from tests.builders import VOCAB_SIZE, Kind, tiny_model_folder
 from tests.engine.tiny_engine import Answer, TinyEngine, request
 
 from firsttoken.engine.step_lane import ThreadLane
+from firsttoken.kernels.cpu_forms import Form
+from firsttoken.kernels.cpu_ops import cpu_kernels
 from firsttoken.types import GenerateRequest, SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
@@ -59,23 +61,33 @@ def the_same(tiny: TinyEngine, answers: dict[str, Answer], base: TinyEngine, exp
         torch.testing.assert_close(logits, base.runner.logits_at[key], atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("sampling", [[GREEDY] * 6, MIXED], ids=["greedy", "mixed"])
-def test_the_result_depends_on_neither_company_nor_chunks_nor_cache_nor_preemption(
-    folder: Path, sampling: list[SamplingParams]
-) -> None:
-    asked = requests(sampling)
-    with TinyEngine(folder, enable_prefix_caching=False) as base:
+def check_independence(folder: Path, asked: list[GenerateRequest], form: Form | None) -> None:
+    with TinyEngine(folder, enable_prefix_caching=False, form=form) as base:
         expected = base.run_alone(asked)
-        with TinyEngine(folder) as company:
+        with TinyEngine(folder, form=form) as company:
             the_same(company, company.run(asked), base, expected)
             again = company.run(asked)  # now from the prefix cache
             assert again["r4"].num_cached_tokens == 40
             the_same(company, again, base, expected)
-        with TinyEngine(folder, max_num_batched_tokens=6, max_num_seqs=6) as chunked:
+        with TinyEngine(folder, max_num_batched_tokens=6, max_num_seqs=6, form=form) as chunked:
             the_same(chunked, chunked.run(asked), base, expected)
-        with TinyEngine(folder, num_blocks=20) as cramped:
+        with TinyEngine(folder, num_blocks=20, form=form) as cramped:
             the_same(cramped, cramped.run(asked), base, expected)
             assert cramped.engine.stats().counters["num_preemptions_total"] > 0
+
+
+@pytest.mark.parametrize("sampling", [[GREEDY] * 6, MIXED], ids=["greedy", "mixed"])
+def test_the_result_depends_on_neither_company_nor_chunks_nor_cache_nor_preemption(
+    folder: Path, sampling: list[SamplingParams]
+) -> None:
+    check_independence(folder, requests(sampling), None)
+
+
+@pytest.mark.parametrize("form", ["int8", "int4"])
+def test_low_bit_weights_are_as_independent_of_company(qwen3: Path, form: Form) -> None:
+    if cpu_kernels() is None:
+        pytest.skip("no C compiler here")
+    check_independence(qwen3, requests(MIXED), form)
 
 
 def test_a_dynamic_rope_past_its_length_gives_the_same_in_every_company(tmp_path: Path) -> None:

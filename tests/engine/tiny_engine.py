@@ -15,6 +15,8 @@ from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
 from firsttoken.engine.sampler import Sampled, SamplingStep
 from firsttoken.engine.scheduler import SchedulerLimits
 from firsttoken.engine.step_plan import StepPlan
+from firsttoken.kernels.cpu_forms import CpuLinears, Form
+from firsttoken.kernels.cpu_ops import cpu_kernels
 from firsttoken.model.config import load_config
 from firsttoken.model.loading import build_decoder, open_weights
 from firsttoken.model.rope import RopeTable
@@ -78,9 +80,12 @@ class TinyEngine:
         max_num_seqs: int = 8,
         max_num_batched_tokens: int = 512,
         enable_prefix_caching: bool = True,
+        form: Form | None = None,
     ) -> None:
+        """`form`: low-bit linears instead of dense float32."""
         config = load_config(folder)
-        decoder = build_decoder(config, open_weights(folder, config), dtype=torch.float32)
+        linears = None if form is None else CpuLinears(cpu_kernels(), form)
+        decoder = build_decoder(config, open_weights(folder, config), dtype=torch.float32, make_linear=linears)
         rope = RopeTable(config, MAX_LEN)
         limit = token_id_limit(folder)
         self.runner = RecordingRunner(

@@ -30,7 +30,7 @@ class Placement:
     device_name: str
     dtype: torch.dtype  # of activations, and of the KV cache
     weights: WeightForm
-    why: str  # which precision runs, and the reason
+    why: str  # which precision runs, and the reason; for low-bit weights what goes with them
     cpu_threads: int | None  # None on a GPU
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -103,14 +103,14 @@ def _cpu_precision(config: EngineConfig, no_kernels: Callable[[], str | None]) -
             raise ConfigError(f"--quantization {asked} computes in float32; leave --dtype out.")
         if (reason := no_kernels()) is not None:
             raise ConfigError(f"--quantization {asked} cannot run here. {reason}")
-        return torch.float32, asked, f"{asked} weights, as --quantization says, and int8 activations by row"
+        return torch.float32, asked, f"int8 activations by row, as --quantization {asked} says"
     if asked == "auto" and config.dtype == "auto":
         if (reason := no_kernels()) is not None:
             return torch.float32, "dense", f"float32. {reason}"
         return (
             torch.float32,
             "keep",
-            "low-bit weights and int8 activations by row, fastest here; exact: --dtype float32",
+            "int8 activations by row, fastest here; --dtype float32 is exact",
         )
     if config.dtype in ("auto", "float32"):
         return torch.float32, "dense", "float32, the exact mode"

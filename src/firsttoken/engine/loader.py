@@ -220,7 +220,7 @@ def _weights(decoder: Decoder, placement: Placement) -> str:
     bits = {part.bits for part in (layer.qkv, layer.o, layer.gate_up, layer.down) if isinstance(part, CpuLinear)}
     if not bits:
         return placement.why
-    return f"{'- and '.join(str(b) for b in sorted(bits))}-bit: {placement.why}"
+    return f"{'- and '.join(str(b) for b in sorted(bits))}-bit weights, {placement.why}"
 
 
 def _attention(placement: Placement) -> str:
