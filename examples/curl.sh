@@ -9,8 +9,9 @@ curl -sS --fail-with-body "$API/models"
 
 echo; echo "--- chat, streamed"
 curl -sSN --fail-with-body "$API/chat/completions" -H 'Content-Type: application/json' -d '{
-  "messages": [{"role": "user", "content": "What is the capital of France?"}],
+  "messages": [{"role": "user", "content": "What is gravity?"}],
   "max_completion_tokens": 32,
+  "temperature": 0,
   "stream": true
 }'
 

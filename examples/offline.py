@@ -11,13 +11,13 @@ from firsttoken import LLM, SamplingParams
 
 
 def main(model: str) -> None:
-    llm = LLM(model)
     greedy = SamplingParams(temperature=0, max_tokens=24)
     prompts = ["The capital of France is", "def fibonacci(n):"]
-    for prompt, output in zip(prompts, llm.generate(prompts, greedy), strict=True):
-        print(f"{prompt}|{output.text}")
-    answer = llm.chat([{"role": "user", "content": "Name three colours."}], greedy)
-    print(answer)
+    with LLM(model) as llm:
+        for result in llm.generate(prompts, greedy):
+            print(f"{result.prompt}|{result.outputs[0].text}")
+        (answer,) = llm.chat([{"role": "user", "content": "Name three colours."}], greedy)
+        print(answer.outputs[0].text)
 
 
 if __name__ == "__main__":

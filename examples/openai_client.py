@@ -16,7 +16,7 @@ def main(base_url: str) -> None:
 
     stream = client.chat.completions.create(
         model=model,
-        messages=[{"role": "user", "content": "What is the capital of France?"}],
+        messages=[{"role": "user", "content": "What is gravity?"}],
         max_completion_tokens=64,
         temperature=0,
         stream=True,

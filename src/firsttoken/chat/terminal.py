@@ -112,7 +112,7 @@ class TerminalChat:
         return answer if answer.text else None
 
     def _note(self, text: str) -> None:
-        self._console.print(text, style="dim", markup=False, highlight=False)
+        self._console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def figures(answer: Answer) -> str:

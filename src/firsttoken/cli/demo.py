@@ -37,7 +37,7 @@ def demo(port: int) -> None:
     from firsttoken.model.hub import resolve
 
     console = Console(highlight=False)
-    console.print(ABOUT, style="dim")
+    console.print(ABOUT, style="dim", soft_wrap=True)
     resolve("demo")
     ceiling = memory_ceiling()  # before the server is there, so that nothing else reads memory
     chosen = free_port(port)
@@ -52,7 +52,7 @@ def demo(port: int) -> None:
             client.model(),
             console=console,
             read_line=terminal_line(),
-            options=Options(max_tokens=256),
+            options=Options(temperature=0, max_tokens=256),  # so small a model rambles when it samples
             footnote=lambda answer: ceiling_line(answer, ceiling, weight_bytes(server.url)),
         )
         console.print(f"> {QUESTION}", style="bold")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -71,12 +70,11 @@ def local_server(
         log = Path(folder) / "server.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*command, *arguments, "--host", "127.0.0.1", "--port", str(port)],
+                [*_tied(), *command, *arguments, "--host", "127.0.0.1", "--port", str(port)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # the terminal's Ctrl-C is for the answer, not for the server
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
         try:
             _wait_ready(process, url, log, progress)
@@ -142,9 +140,17 @@ def _kill_session(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _die_with_parent() -> None:
-    """In the child on Linux: a SIGTERM comes if this process dies without having stopped the server."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _tied() -> list[str]:
+    """On Linux, words before a command that make SIGTERM reach it if this process dies without having stopped it."""
+    if sys.platform != "linux":
+        return []
+    code = (
+        "import ctypes, os, sys; "
+        f"ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
+        "os.getppid() == int(sys.argv[1]) or sys.exit(1); "  # it may have died just before
+        "os.execvp(sys.argv[2], sys.argv[2:])"
+    )
+    return [sys.executable, "-c", code, str(os.getpid())]
 
 
 @contextmanager

@@ -7,8 +7,9 @@ import json
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
 from firsttoken.machine.host import Host, read_host
@@ -16,6 +17,7 @@ from firsttoken.machine.host import Host, read_host
 _MIB = 1024 * 1024
 _BYTES_A_THREAD = 128 * _MIB
 _MAX_THREADS = 32  # a socket's memory is saturated by fewer
+_BELIEVED_FOR = timedelta(days=30)  # a virtual machine may have moved since
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +70,25 @@ def measure_memory(
     return MemoryCeiling(threads * size / min(walls), threads, date.today().isoformat())
 
 
-def memory_ceiling(cache: Path | None = None) -> MemoryCeiling:
-    """The measured ceiling, read from `cache` where this machine has measured before, else measured and kept there."""
+def memory_ceiling(cache: Path | None = None, today: date | None = None) -> MemoryCeiling:
+    """Measures, and returns the best that this machine has shown within a month, which `cache` remembers.
+
+    Other work on the machine can only lower a reading, so the highest one is nearest to the truth.
+    """
     cache = cache or default_cache()
-    threads = min(read_host().cores, _MAX_THREADS)
+    today = today or date.today()
+    ceiling = measure_memory()
     known = _read(cache)
-    if known is not None and known.threads == threads:
+    if (
+        known is not None
+        and known.threads == ceiling.threads
+        and known.bytes_per_second >= ceiling.bytes_per_second
+        and today - date.fromisoformat(known.measured_on) < _BELIEVED_FOR
+    ):
         return known
-    ceiling = measure_memory(threads)
-    try:
+    with suppress(OSError):  # a read-only home only means that nothing is remembered
         cache.parent.mkdir(parents=True, exist_ok=True)
         cache.write_text(json.dumps(asdict(ceiling)) + "\n")
-    except OSError:
-        pass  # a read-only home only means measuring again
     return ceiling
 
 
@@ -94,6 +102,7 @@ def default_cache() -> Path:
 def _read(cache: Path) -> MemoryCeiling | None:
     try:
         ceiling = MemoryCeiling(**json.loads(cache.read_text()))
+        date.fromisoformat(ceiling.measured_on)
     except (OSError, ValueError, TypeError):
         return None
     return ceiling if ceiling.bytes_per_second > 0 else None
