@@ -97,7 +97,7 @@ class Engine:
             self._finish(seq, "abort", self._clock())
 
     def stop(self, request_id: str, index: int) -> None:
-        """Ends one sequence as "stop" because of what its text says, without further output. Ignored once it is over."""
+        """Ends one sequence as "stop" because of what its text says, without further output; ignored if it is over."""
         seq = self._unfinished.get(request_id, {}).get(index)
         if seq is not None:
             self._finish(seq, "stop", self._clock())

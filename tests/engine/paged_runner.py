@@ -1,0 +1,277 @@
+"""A runner without a model: it keeps a paged cache of what was computed and checks that every row reads what it should.
+
+Its model is a function of (seed, tokens so far), so each sequence's whole output is known beforehand.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from firsttoken.engine.engine import Engine
+from firsttoken.engine.scheduler import SchedulerLimits
+from firsttoken.engine.sequence import Sequence
+from firsttoken.engine.step_cost import StepCost
+from firsttoken.engine.step_plan import PlanRow, StepPlan, StepResult
+from firsttoken.types import EngineInfo, GenerateRequest, SamplingParams, SequenceOutput, TokenLogprob
+
+VOCAB = 24
+EOS = 0
+
+
+def next_token(seed: int, tokens: list[int]) -> int:
+    """The model: seeds that differ by a multiple of 8 agree."""
+    digest = blake2b(bytes([seed % 8, *tokens]), digest_size=2).digest()
+    return int.from_bytes(digest, "little") % VOCAB
+
+
+def engine_info(**changes: object) -> EngineInfo:
+    values: dict[str, object] = {
+        "model": "fake",
+        "architecture": "Fake",
+        "device": "cpu",
+        "device_name": "none",
+        "dtype": "float32",
+        "weights": "none",
+        "attention": "none",
+        "max_model_len": 64,
+        "vocab_size": VOCAB + 8,
+        "token_id_limit": VOCAB,
+        "bos_token_id": None,
+        "eos_token_ids": (EOS,),
+        "default_sampling": {},
+        "block_size": 4,
+        "num_blocks": 64,
+        "max_num_seqs": 8,
+        "kv_bytes_per_token": 1,
+        "weight_bytes": 1,
+        "phases": {},
+    }
+    return EngineInfo(**(values | changes))  # type: ignore[arg-type]  # values are of many types
+
+
+def request(
+    request_id: str,
+    prompt: list[int],
+    *,
+    n: int = 1,
+    priority: int = 0,
+    cache_salt: str | None = None,
+    arrival: float = 0.0,
+    **sampling: object,
+) -> GenerateRequest:
+    return GenerateRequest(
+        request_id=request_id,
+        prompt_token_ids=prompt,
+        sampling=SamplingParams(**({"seed": 0} | sampling)),  # type: ignore[arg-type]  # values are of many types
+        n=n,
+        priority=priority,
+        cache_salt=cache_salt,
+        arrival=arrival,
+    )
+
+
+def alone(asked: GenerateRequest, index: int, info: EngineInfo) -> tuple[list[int], str]:
+    """Output ids and finish reason of one sequence, were it alone in the world. The request has a seed."""
+    sampling = asked.sampling
+    assert sampling.seed is not None
+    stops = set(sampling.stop_token_ids) | (set() if sampling.ignore_eos else set(info.eos_token_ids))
+    longest = min(info.max_model_len, info.num_blocks * info.block_size)
+    room = longest - len(asked.prompt_token_ids)
+    room = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
+    output: list[int] = []
+    while len(output) < room:
+        output.append(next_token(sampling.seed + index, asked.prompt_token_ids + output))
+        if output[-1] in stops and len(output) > sampling.min_tokens:
+            return output, "stop"
+    return output, "length"
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What a device keeps for a sequence while it runs."""
+
+    seq: Sequence
+    epoch: int
+    tokens: list[int]  # all of them, those that the host has not seen too
+
+
+@dataclass(slots=True)
+class _Launched:
+    plan: StepPlan
+    contexts: list[tuple[list[int], list[bytes]]]  # a row's cache slots, and what they must hold until it is collected
+    token_ids: list[int | None]
+
+
+@dataclass
+class PagedRunner:
+    """Writes at launch; reads at launch and again at collect, as if the step ran all that time."""
+
+    info: EngineInfo
+    plans: list[StepPlan] = field(default_factory=list)
+    fail_steps: dict[int, str] = field(default_factory=dict)  # step id -> error
+
+    def __post_init__(self) -> None:
+        self._memory: list[bytes | None] = [None] * (self.info.num_blocks * self.info.block_size)
+        self._slots: dict[int, _Slot] = {}
+        self._launched: deque[_Launched] = deque()
+
+    def launch(self, plan: StepPlan) -> None:
+        assert plan.rows, "an empty step"
+        assert len(self._launched) < 2, "more than two steps launched"
+        assert len({row.seq.slot for row in plan.rows}) == len(plan.rows), "two rows in one slot"
+        shape = [not (row.num_tokens == 1 and row.samples) for row in plan.rows]
+        assert shape == sorted(shape), "decode rows come first"
+        self.plans.append(plan)
+        launched = _Launched(plan, [], [])
+        states = [self._state(row) for row in plan.rows]
+        for row, state in zip(plan.rows, states, strict=True):
+            for position in range(row.start, row.end):
+                self._memory[self._at(row.seq, position)] = _content(state.tokens[: position + 1])
+        for row, state in zip(plan.rows, states, strict=True):
+            places = [self._at(row.seq, position) for position in range(row.end)]
+            launched.contexts.append((places, [_content(state.tokens[: i + 1]) for i in range(row.end)]))
+            launched.token_ids.append(None)
+            if row.samples:
+                assert row.end == len(state.tokens), "only the last known token gives a new one"
+                assert row.end < row.seq.max_total_tokens, "scheduled past the sequence's end"
+                state.tokens.append(next_token(row.seq.seed, state.tokens))
+                launched.token_ids[-1] = state.tokens[-1]
+        self._launched.append(launched)
+        self._check(launched)
+
+    def collect(self) -> StepResult:
+        launched = self._launched.popleft()
+        self._check(launched)
+        rows = launched.plan.rows
+        step_id = launched.plan.step_id
+        return StepResult(
+            step_id=step_id,
+            token_ids=launched.token_ids,
+            logprobs=[_logprob(id_, row) for id_, row in zip(launched.token_ids, rows, strict=True)],
+            prompt_logprobs=[_prompt_logprobs(row) for row in rows],
+            error=self.fail_steps.get(step_id),
+        )
+
+    def _state(self, row: PlanRow) -> _Slot:
+        seq = row.seq
+        assert row.epoch == seq.epoch, "a row of an older epoch"
+        assert 0 <= seq.slot < self.info.max_num_seqs, "no such slot"
+        if row.fresh:
+            self._slots[seq.slot] = _Slot(seq, row.epoch, list(seq.token_ids))
+        state = self._slots[seq.slot]
+        assert (state.seq, state.epoch) == (seq, row.epoch), "the slot is another sequence's"
+        assert row.end <= len(state.tokens), "a token that nobody knows"
+        assert state.tokens[: len(seq.token_ids)] == seq.token_ids, "host and device disagree"
+        return state
+
+    def _at(self, seq: Sequence, position: int) -> int:
+        return seq.block_ids[position // self.info.block_size] * self.info.block_size + position % self.info.block_size
+
+    def _check(self, launched: _Launched) -> None:
+        for places, contents in launched.contexts:
+            assert [self._memory[place] for place in places] == contents, "a row reads another sequence's tokens"
+
+
+def _content(tokens: list[int]) -> bytes:
+    """Keys and values of a token depend on all tokens before it."""
+    return blake2b(bytes(tokens), digest_size=8).digest()
+
+
+def _logprob(token_id: int | None, row: PlanRow) -> TokenLogprob | None:
+    if token_id is None or row.seq.request.sampling.logprobs is None:
+        return None
+    return TokenLogprob(token_id, -float(row.end), 1, [])
+
+
+def _prompt_logprobs(row: PlanRow) -> list[TokenLogprob] | None:
+    """Those of every known token after the row's, the last row's answer token left out."""
+    if row.seq.request.sampling.prompt_logprobs is None:
+        return None
+    ends = min(row.end, row.seq.num_prompt_tokens - 1)
+    return [TokenLogprob(row.seq.token_ids[i], -float(i), 1, []) for i in range(row.start + 1, ends + 1)]
+
+
+class Clock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Bench:
+    """An engine on a paged runner, and everything it has given out."""
+
+    engine: Engine
+    runner: PagedRunner
+    clock: Clock
+    outputs: dict[tuple[str, int], list[SequenceOutput]] = field(default_factory=dict)
+
+    def step(self) -> list[SequenceOutput]:
+        """One step, the pool checked after it."""
+        self.clock.now += 0.01
+        outputs = self.engine.step()
+        self.engine.check()
+        for output in outputs:
+            self.outputs.setdefault((output.request_id, output.index), []).append(output)
+        return outputs
+
+    def run(self, limit: int = 1000) -> None:
+        """Steps until there is no work."""
+        for _ in range(limit):
+            if not self.engine.has_work:
+                return
+            self.step()
+        raise AssertionError(f"work is left after {limit} steps")
+
+    def ids(self, request_id: str, index: int = 0) -> list[int]:
+        return [id_ for output in self.outputs.get((request_id, index), []) for id_ in output.token_ids]
+
+    def reason(self, request_id: str, index: int = 0) -> str | None:
+        return self.outputs[request_id, index][-1].finish_reason
+
+    def gauge(self, name: str) -> float:
+        return self.engine.stats().gauges[name]
+
+    def counter(self, name: str) -> float:
+        return self.engine.stats().counters[name]
+
+
+def bench(
+    *,
+    max_num_batched_tokens: int = 64,
+    max_step_ms: float | None = None,
+    step_cost: StepCost | None = None,
+    min_chunk: int = 16,
+    max_queue: int = 1024,
+    enable_prefix_caching: bool = True,
+    max_shared_tokens: int | None = None,
+    seed: int = 0,
+    **info: object,
+) -> Bench:
+    """An engine of 64 blocks of 4 tokens, 8 slots and a context of 64, unless told otherwise."""
+    described = engine_info(**info)
+    runner = PagedRunner(described)
+    clock = Clock()
+    engine = Engine(
+        runner,
+        described,
+        SchedulerLimits(
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_num_seqs=described.max_num_seqs,
+            max_step_ms=max_step_ms,
+            step_cost=step_cost,
+            min_chunk=min_chunk,
+        ),
+        max_queue=max_queue,
+        enable_prefix_caching=enable_prefix_caching,
+        max_shared_tokens=max_shared_tokens,
+        seed=seed,
+        clock=clock,
+    )
+    return Bench(engine, runner, clock)
