@@ -39,6 +39,8 @@ class Batch:
     positions: Ints  # [tokens]
     lengths: Ints  # [tokens] what a dynamic RoPE takes for the token's sequence length
     kv_slots: Ints  # [tokens] flat cache slots
+    token_slots: Ints  # [tokens] the sequence's slot
+    table_updates: tuple[Ints, Ints]  # what changed in the table of all slots, flattened: where, and the block ids
     query_start: NDArray[np.int32]  # [rows + 1]
     context_lens: NDArray[np.int32]  # [rows]
     block_tables: NDArray[np.int32]  # [rows, max_blocks]
@@ -106,8 +108,7 @@ class BatchBuilder:
     def build(self, plan: StepPlan) -> Batch:
         """Reads the plan's sequences now; nothing of them is kept."""
         rows = plan.rows
-        for row in rows:
-            self._extend_table(row)
+        grown = [update for row in rows if (update := self._extend_table(row)) is not None]
         slots = np.array([row.seq.slot for row in rows], dtype=np.int64)
         starts = np.array([row.start for row in rows], dtype=np.int64)
         counts = np.array([row.num_tokens for row in rows], dtype=np.int64)
@@ -135,6 +136,8 @@ class BatchBuilder:
             positions=positions,
             lengths=np.maximum(prompts[row_of], positions + 1),
             kv_slots=kv_slots,
+            token_slots=slots[row_of],
+            table_updates=self._updates(grown),
             query_start=first.astype(np.int32),
             context_lens=ends.astype(np.int32),
             block_tables=self._tables[:, :max_blocks][slots],
@@ -145,12 +148,27 @@ class BatchBuilder:
             prompt_logprobs=_prompt_logprobs(rows, first),
         )
 
-    def _extend_table(self, row: PlanRow) -> None:
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """Of the table of all slots: [sequences, blocks]."""
+        return self._tables.shape[0], self._tables.shape[1]
+
+    def _extend_table(self, row: PlanRow) -> tuple[int, int, int] | None:
+        """Takes over new blocks; the slot and the range of its table that changed."""
         slot, blocks = row.seq.slot, row.seq.block_ids
         have = 0 if row.fresh else self._filled[slot]
-        if have != len(blocks):
-            self._tables[slot, have : len(blocks)] = blocks[have:]
-            self._filled[slot] = len(blocks)
+        if have == len(blocks):
+            return None
+        self._tables[slot, have : len(blocks)] = blocks[have:]
+        self._filled[slot] = len(blocks)
+        return slot, have, len(blocks)
+
+    def _updates(self, grown: list[tuple[int, int, int]]) -> tuple[Ints, Ints]:
+        if not grown:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        width = self._tables.shape[1]
+        where = np.concatenate([np.arange(slot * width + have, slot * width + end) for slot, have, end in grown])
+        return where, self._tables.reshape(-1)[where].astype(np.int64)
 
 
 def _token_ids(rows: Many[PlanRow], first: Ints) -> tuple[Ints, list[int], list[int]]:

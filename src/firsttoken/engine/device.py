@@ -13,6 +13,7 @@ import torch
 from firsttoken.config import EngineConfig
 from firsttoken.engine.memory_plan import GIB, DeviceMemory
 from firsttoken.errors import ConfigError
+from firsttoken.kernels.gpu import has_triton
 from firsttoken.machine.host import read_host
 
 # keep: GGUF blocks that the CPU kernels can multiply stay as they are, everything else is rounded to int8
@@ -34,6 +35,7 @@ class Placement:
     cpu_threads: int | None  # None on a GPU
     max_num_seqs: int
     max_num_batched_tokens: int
+    graphs: bool  # steps of few tokens run as CUDA graphs
 
     @property
     def bytes_per_weight(self) -> float:
@@ -62,6 +64,7 @@ def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str |
         cpu_threads=_threads(config) if device.type == "cpu" else None,
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
+        graphs=device.type == "cuda" and dtype.itemsize == 2 and has_triton() and not config.enforce_eager,
     )
 
 

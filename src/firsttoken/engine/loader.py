@@ -20,6 +20,7 @@ from firsttoken.engine.warm_up import WarmUp
 from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.kernels.cpu_forms import CpuLinear, CpuLinears
 from firsttoken.kernels.cpu_ops import cpu_kernels, why_no_kernels
+from firsttoken.kernels.gpu import has_triton
 from firsttoken.model.config import ModelConfig, load_config
 from firsttoken.model.cost import kv_bytes_per_token, weight_bytes
 from firsttoken.model.decoder import Decoder
@@ -108,7 +109,6 @@ class _Loader:
 
     def _plan(self, model: ModelConfig, placement: Placement) -> MemoryPlan:
         config = self._config
-        on_gpu = placement.device.type == "cuda"
         demand = Demand(
             model=config.model,
             config=model,
@@ -120,7 +120,7 @@ class _Loader:
             block_size=config.block_size,
             max_model_len=config.max_model_len,
             kv_cache_memory=config.kv_cache_memory,
-            graphs=on_gpu and not config.enforce_eager,
+            graphs=placement.graphs,
         )
         return plan_memory(demand, read_memory(placement.device, config.gpu_memory_utilization))
 
@@ -163,7 +163,9 @@ class _Loader:
             max_model_len=plan.max_model_len,
             token_id_limit=limit,
             eos_token_ids=model.eos_token_ids,
-            cpu_threads=placement.cpu_threads,
+            # low-bit kernels have threads of their own, and torch's would spin on the same cores after each small op
+            torch_threads=placement.cpu_threads if placement.weights == "dense" else 1,
+            graphs=placement.graphs and not rope.is_dynamic,
         )
         return runner, rope
 
@@ -224,6 +226,8 @@ def _weights(decoder: Decoder, placement: Placement) -> str:
 
 
 def _attention(placement: Placement) -> str:
+    if placement.device.type == "cuda" and placement.dtype.itemsize == 2 and has_triton():
+        return "Triton split attention for decode, cuDNN and flash attention for prefill"
     if placement.device.type == "cpu" and placement.dtype == torch.float32 and cpu_kernels() is not None:
         return "compiled CPU kernel"
     return "torch reference"

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from firsttoken.kernels import reference
 from firsttoken.kernels.cpu_ops import cpu_kernels
+from firsttoken.kernels.gpu import on_gpu
 from firsttoken.kernels.linear import Norm
 from firsttoken.kernels.plan import AttentionPlan, KVLayer, Rope
 
@@ -21,4 +22,8 @@ def attention(
     """[tokens, (heads + 2 kv_heads) * head_dim] -> [tokens, heads * head_dim]; writes this step's keys and values."""
     if qkv.device.type == "cpu" and (kernels := cpu_kernels()) is not None and kernels.can_attend(qkv, kv):
         return kernels.attention(qkv, q_norm, k_norm, rope, kv, plan)
+    if on_gpu(qkv):
+        from firsttoken.kernels.gpu import attend
+
+        return attend.attention(qkv, q_norm, k_norm, rope, kv, plan)
     return reference.attention(qkv, q_norm, k_norm, rope, kv, plan)

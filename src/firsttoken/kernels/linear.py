@@ -16,6 +16,7 @@ class Norm:
 
     weight: Tensor  # [hidden]
     eps: float
+    folded: bool = False  # the weight is all ones: the next product's weight holds what it was
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,22 @@ class KVLayer:
         return rows(self.k), rows(self.v)
 
 
+@dataclass(frozen=True, slots=True)
+class TokenRows:
+    """Tokens that a GPU's split attention runs singly, each over its own context, and that kernel's working space."""
+
+    count: int  # leading tokens of the batch, padding included
+    fused: bool  # no two of one sequence: QK-norm, RoPE and the KV write happen in the same kernel
+    contexts: Tensor  # [count] int32, the token itself included; 0 for padding
+    table_rows: Tensor  # [count] int32, row of `tables`
+    tables: Tensor  # [sequences, width] int32 block tables
+    split_tokens: Tensor  # [1] int32, the shortest split worth a program
+    splits: int  # the most splits of one row
+    partial: Tensor  # [count, kv_heads, splits, 16, head_dim] float32
+    partial_ml: Tensor  # [count, kv_heads, splits, 2, 16] float32
+    arrivals: Tensor  # [count, kv_heads] int32, zero between steps
+
+
 @dataclass(slots=True)
 class AttentionPlan:
     """One step's batch as attention sees it. Tensors live on the model's device; host copies steer Python.
@@ -70,3 +86,4 @@ class AttentionPlan:
     context_lens: Tensor  # [rows] int32, tokens in the cache after this step's write
     block_tables: Tensor  # [rows, max_blocks] int32
     host_rows: list[tuple[int, int, int]]  # (query start, query end, context) a real row
+    rows: TokenRows | None = None  # on a GPU only

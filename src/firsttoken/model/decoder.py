@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from firsttoken.kernels import reference
 from firsttoken.kernels.attention import attention
+from firsttoken.kernels.embedding import embedding
 from firsttoken.kernels.linear import Linear, Norm
 from firsttoken.kernels.linear_add import linear_add
 from firsttoken.kernels.norm_linear import norm_linear
@@ -55,7 +55,7 @@ class Decoder:
 
     def forward(self, token_ids: Tensor, kv: Sequence[KVLayer], plan: AttentionPlan, rope: Rope) -> Tensor:
         """[tokens] int64 -> [tokens, hidden], before the final norm; writes keys and values into `kv`, one a layer."""
-        x = reference.embedding(token_ids, self.embedding).to(self.dtype)  # [tokens, hidden]
+        x = embedding(token_ids, self.embedding).to(self.dtype)  # [tokens, hidden]
         for layer, cache in zip(self.layers, kv, strict=True):
             qkv = norm_linear(x, layer.input_norm, layer.qkv)
             attended = attention(qkv, layer.q_norm, layer.k_norm, rope, cache, plan)
@@ -66,4 +66,4 @@ class Decoder:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, hidden] of `forward` -> float32 [rows, vocab]."""
-        return norm_linear(hidden, self.final_norm, self.head).to(torch.float32)
+        return norm_linear(hidden, self.final_norm, self.head, torch.float32)

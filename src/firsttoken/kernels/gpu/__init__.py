@@ -1,0 +1,18 @@
+"""Triton forms of the ops. Triton is imported only where a CUDA device runs the model, or a test asks for it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+
+from torch import Tensor
+
+
+@functools.cache
+def has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def on_gpu(x: Tensor) -> bool:
+    """Whether the Triton forms run on x: half precision on a CUDA device."""
+    return x.is_cuda and x.itemsize == 2 and has_triton()

@@ -1,0 +1,95 @@
+"""Launch shapes: measured ones from a file a card, sane defaults elsewhere."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from importlib import resources
+from typing import Literal
+
+import msgspec
+import torch
+
+Op = Literal["norm_linear", "norm_linear_swiglu", "linear_add"]
+
+MATVEC_ROWS = 4  # the most rows that `matvec` is written for
+DOT_ROWS = 16  # and that `rows_dot` pays for: beyond it the library's product is as fast
+PROGRAMS_PER_SM = 2  # attention programs that fill the card
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """How one product of up to `rows` rows is launched. n and k are the output's and the input's features."""
+
+    op: Op
+    n: int
+    k: int
+    rows: int
+    form: Literal["matvec", "dot", "library"]
+    bn: int = 0
+    bk: int = 0
+    warps: int = 4
+    ahead: int = 2  # matvec: weight tiles under way
+    stages: int = 4  # dot: pipeline depth
+    prefetch: int = 0  # dot: columns asked for before the wait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One card's measured launches."""
+
+    card: str
+    measured: str  # when and with what
+    products: tuple[Product, ...]
+
+    def pick(self, op: Op, n: int, k: int, rows: int) -> Product:
+        """The measured launch of this shape with the fewest rows that suffice, else a default."""
+        fitting = [p for p in self.products if (p.op, p.n, p.k) == (op, n, k) and p.rows >= rows]
+        if fitting:
+            return min(fitting, key=lambda p: p.rows)
+        return default_product(op, n, k, rows)
+
+
+def default_product(op: Op, n: int, k: int, rows: int) -> Product:
+    """Shapes that run on every card from compute capability 8.0 up and are near the best on those measured."""
+    if rows == 1:
+        return Product(op=op, n=n, k=k, rows=1, form="matvec", bn=2, bk=512, warps=2, ahead=2)
+    if rows == 2:
+        return Product(op=op, n=n, k=k, rows=2, form="matvec", bn=1, bk=512, warps=4, ahead=2)
+    if rows <= DOT_ROWS and k % 64 == 0 and op != "linear_add":
+        return Product(op=op, n=n, k=k, rows=DOT_ROWS, form="dot", bn=64, bk=64, warps=4, stages=4, prefetch=64)
+    return Product(op=op, n=n, k=k, rows=rows, form="library")
+
+
+@functools.cache
+def table_for(card: str) -> Table:
+    """The table whose card is `card` (as the driver names it), else an empty one."""
+    for file in resources.files("firsttoken.kernels.gpu").joinpath("tables").iterdir():
+        if file.name.endswith(".json"):
+            table = msgspec.json.decode(file.read_bytes(), type=Table)
+            if table.card == card:
+                return table
+    return Table(card=card, measured="", products=())
+
+
+@functools.cache
+def card_name(index: int) -> str:
+    return torch.cuda.get_device_name(index)
+
+
+@functools.cache
+def pick(card: str, op: Op, n: int, k: int, rows: int) -> Product:
+    """`Table.pick`, remembered."""
+    return table_for(card).pick(op, n, k, rows)
+
+
+@functools.cache
+def has_dependent_launch(index: int) -> bool:
+    """Programmatic dependent launch: from compute capability 9.0 up."""
+    return torch.cuda.get_device_capability(index)[0] >= 9
+
+
+@functools.cache
+def attention_programs(index: int) -> int:
+    """How many attention programs fill the card."""
+    return PROGRAMS_PER_SM * torch.cuda.get_device_properties(index).multi_processor_count

@@ -1,0 +1,140 @@
+"""The products of a layer on a GPU: each picks its form by shape and rows, and launches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
+from firsttoken.kernels.gpu.launch import Op, Product, card_name, has_dependent_launch, pick
+from firsttoken.kernels.gpu.matvec import matvec_kernel
+from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
+from firsttoken.kernels.linear import DenseLinear, Norm
+
+_SWIGLU_TILE = 1024
+
+
+def dependent(x: Tensor) -> bool:
+    """Whether kernels on this tensor's device are launched to overlap their predecessors."""
+    return x.is_cuda and has_dependent_launch(x.device.index)
+
+
+def overlap(pdl: bool) -> dict[str, Any]:
+    """The launch option of programmatic dependent launch: absent where there is none."""
+    return {"launch_pdl": True} if pdl else {}
+
+
+def embedding(token_ids: Tensor, weight: Tensor) -> Tensor:
+    """[tokens] int64 -> [tokens, hidden]. Waits for all before it: it begins a step."""
+    rows, hidden = len(token_ids), weight.shape[1]
+    out = weight.new_empty(rows, hidden)
+    embedding_kernel[(rows,)](token_ids, weight, out, K=hidden, BK=triton.next_power_of_2(hidden), num_warps=4)
+    return out
+
+
+def norm_linear(x: Tensor, norm: Norm, weight: DenseLinear, out_dtype: torch.dtype | None = None) -> Tensor:
+    """As `kernels.norm_linear`."""
+    launch = _pick(x, "norm_linear", weight.out_features, weight.in_features)
+    if launch.form == "library":
+        return _product(rms_norm(x, norm), weight, out_dtype)
+    out = x.new_empty(len(x), weight.out_features, dtype=out_dtype)
+    _launch(launch, x, weight, out, norm=norm)
+    return out
+
+
+def norm_linear_swiglu(x: Tensor, norm: Norm, weight: DenseLinear) -> Tensor:
+    """As `kernels.norm_linear_swiglu`."""
+    inter = weight.out_features // 2
+    launch = _pick(x, "norm_linear_swiglu", inter, weight.in_features)
+    out = x.new_empty(len(x), inter)
+    if launch.form == "library":
+        gate_up = _product(rms_norm(x, norm), weight)
+        swiglu_kernel[(len(x), triton.cdiv(inter, _SWIGLU_TILE))](gate_up, out, N=inter, BN=_SWIGLU_TILE)
+        return out
+    _launch(launch, x, weight, out, norm=norm, swiglu=True)
+    return out
+
+
+def linear_add(x: Tensor, weight: DenseLinear, residual: Tensor) -> Tensor:
+    """As `kernels.linear_add`."""
+    launch = _pick(x, "linear_add", weight.out_features, weight.in_features)
+    if launch.form == "library":
+        out = torch.addmm(residual, x, weight.weight.t())
+        return out if weight.bias is None else out.add_(weight.bias)
+    out = torch.empty_like(residual)
+    _launch(launch, x, weight, out, residual=residual)
+    return out
+
+
+def rms_norm(x: Tensor, norm: Norm) -> Tensor:
+    """[tokens, hidden] -> the same."""
+    rows, hidden = x.shape
+    out = torch.empty_like(x)
+    rms_norm_kernel[(rows,)](
+        x, norm.weight, out, norm.eps, K=hidden, BK=triton.next_power_of_2(hidden), FOLDED=norm.folded, num_warps=8
+    )
+    return out
+
+
+def _product(x: Tensor, weight: DenseLinear, out_dtype: torch.dtype | None = None) -> Tensor:
+    if weight.bias is not None:
+        out = torch.addmm(weight.bias, x, weight.weight.t())
+        return out if out_dtype is None else out.to(out_dtype)
+    if out_dtype is None or out_dtype == x.dtype:
+        return torch.mm(x, weight.weight.t())
+    return torch.mm(x, weight.weight.t(), out_dtype=out_dtype)
+
+
+def _pick(x: Tensor, op: Op, n: int, k: int) -> Product:
+    return pick(card_name(x.device.index) if x.is_cuda else "", op, n, k, len(x))
+
+
+def _launch(
+    launch: Product,
+    x: Tensor,
+    weight: DenseLinear,
+    out: Tensor,
+    *,
+    norm: Norm | None = None,
+    residual: Tensor | None = None,
+    swiglu: bool = False,
+) -> None:
+    pdl = dependent(x)
+    arguments = (
+        x,
+        weight.weight,
+        x if norm is None else norm.weight,
+        x if weight.bias is None else weight.bias,
+        x if residual is None else residual,
+        out,
+        0.0 if norm is None else norm.eps,
+    )
+    options = {
+        "N": launch.n,
+        "K": launch.k,
+        "BN": launch.bn,
+        "BK": launch.bk,
+        "NORM": norm is not None,
+        "FOLDED": norm is not None and norm.folded,
+        "SWIGLU": swiglu,
+        "RESIDUAL": residual is not None,
+        "BIAS": weight.bias is not None,
+        "PDL": pdl,
+        "num_warps": launch.warps,
+        **overlap(pdl),
+    }
+    grid = (triton.cdiv(launch.n, launch.bn),)
+    if launch.form == "matvec":
+        matvec_kernel[grid](*arguments, M=len(x), AHEAD=launch.ahead, **options)
+    else:
+        rows_dot_kernel[grid](
+            *arguments,
+            len(x),
+            BM=max(16, triton.next_power_of_2(len(x))),
+            STAGES=launch.stages,
+            PREFETCH=launch.prefetch if pdl else 0,
+            **options,
+        )

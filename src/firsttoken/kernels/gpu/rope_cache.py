@@ -1,0 +1,62 @@
+"""QK-norm and RoPE in place on rows that may share a sequence, their keys and values written to the paged cache."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from firsttoken.kernels.gpu.row_attention import norm_rope
+
+
+@triton.jit
+def rope_cache_kernel(
+    qkv,  # [tokens, (heads + 2 kv_heads) * HEAD_DIM], q and k are rewritten
+    q_weight,  # [HEAD_DIM]
+    k_weight,
+    cos,  # [positions, HEAD_DIM / 2] float32
+    sin,
+    k_cache,  # [blocks, kv_heads, BLOCK, HEAD_DIM]
+    v_cache,
+    rope_rows,  # [tokens] int64
+    slots,  # [tokens] int64, -1 writes nothing
+    eps,
+    HEADS: tl.constexpr,
+    HEADS_PAD: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    KV_PAD: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+    QK_NORM: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    if PDL:
+        gdc_launch_dependents()
+    token = tl.program_id(0).to(tl.int64)
+    WIDTH: tl.constexpr = (HEADS + 2 * KV_HEADS) * HEAD_DIM
+    HALF: tl.constexpr = HEAD_DIM // 2
+    d = tl.arange(0, HEAD_DIM)
+    h = tl.arange(0, HEADS_PAD)
+    kh = tl.arange(0, KV_PAD)
+    kh_mask = kh[:, None] < KV_HEADS
+    half = tl.arange(0, HALF)
+    rope_row = tl.load(rope_rows + token)
+    c = tl.load(cos + rope_row * HALF + half)
+    s = tl.load(sin + rope_row * HALF + half)
+    if PDL:
+        gdc_wait()
+
+    q_at = qkv + token * WIDTH + h[:, None] * HEAD_DIM + d[None, :]
+    q = tl.load(q_at, mask=h[:, None] < HEADS, other=0.0)
+    tl.store(q_at, norm_rope(q.to(tl.float32), q_weight, c, s, eps, HEAD_DIM, QK_NORM), mask=h[:, None] < HEADS)
+
+    k_at = qkv + token * WIDTH + (HEADS + kh[:, None]) * HEAD_DIM + d[None, :]
+    k = tl.load(k_at, mask=kh_mask, other=0.0)
+    k = norm_rope(k.to(tl.float32), k_weight, c, s, eps, HEAD_DIM, QK_NORM)
+    tl.store(k_at, k, mask=kh_mask)
+    v = tl.load(k_at + KV_HEADS * HEAD_DIM, mask=kh_mask, other=0.0)
+    slot = tl.load(slots + token)
+    if slot >= 0:
+        at = ((slot // BLOCK * KV_HEADS + kh[:, None]) * BLOCK + slot % BLOCK) * HEAD_DIM + d[None, :]
+        tl.store(k_cache + at, k.to(k_cache.dtype.element_ty), mask=kh_mask)
+        tl.store(v_cache + at, v.to(v_cache.dtype.element_ty), mask=kh_mask)

@@ -1,0 +1,91 @@
+"""Products of 5 to 64 rows with a weight, on the matrix units: still bound by the weight's bytes.
+
+The same ops as `matvec`, but rows are padded to `BM` (16 and up) and each program multiplies a [BN, BK] weight tile
+with a [BK, BM] activation tile. The norm needs its scale only after the product: scale is one number a row.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def _prefetch_l2(pointers):
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@triton.jit
+def rows_dot_kernel(
+    x,  # [M, K]
+    w,  # [N, K], or [2 N, K] with SWIGLU
+    norm_weight,  # [K]
+    bias,  # [N] or [2 N]
+    residual,  # [M, N]
+    out,  # [M, N]
+    eps,
+    M,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    STAGES: tl.constexpr,
+    PREFETCH: tl.constexpr,  # columns of each weight row asked for before the wait; 0 is none
+    NORM: tl.constexpr,
+    FOLDED: tl.constexpr,  # the norm's weight is already multiplied into w
+    SWIGLU: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    BIAS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    if PDL:
+        gdc_launch_dependents()
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    n_mask = n < N
+    m = tl.arange(0, BM)
+    m_mask = m < M
+    k = tl.arange(0, BK)
+    at = n[:, None] * K + k[None, :]
+    if PDL:
+        if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
+            lines = tl.arange(0, PREFETCH // 64) * 64
+            where = w + n[:, None] * K + lines[None, :]
+            _prefetch_l2(where)
+            if SWIGLU:
+                _prefetch_l2(where + N * K)
+        gdc_wait()
+    acc = tl.zeros((BN, BM), dtype=tl.float32)
+    acc_up = tl.zeros((BN, BM), dtype=tl.float32)
+    squares = tl.zeros((BK, BM), dtype=tl.float32)
+    for k0 in tl.range(0, K, BK, num_stages=STAGES):
+        kk = k0 + k
+        a = tl.load(x + m[None, :] * K + kk[:, None], mask=m_mask[None, :], other=0.0)  # [BK, BM]
+        wt = tl.load(w + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
+        if NORM:
+            plain = a.to(tl.float32)
+            squares += plain * plain
+            if not FOLDED:
+                a = (plain * tl.load(norm_weight + kk).to(tl.float32)[:, None]).to(a.dtype)
+        acc = tl.dot(wt, a, acc)
+        if SWIGLU:
+            ut = tl.load(w + N * K + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
+            acc_up = tl.dot(ut, a, acc_up)
+    if NORM:
+        scale = tl.rsqrt(tl.sum(squares, axis=0) / K + eps)
+        acc = acc * scale[None, :]
+        acc_up = acc_up * scale[None, :]
+    if BIAS:
+        acc += tl.load(bias + n, mask=n_mask, other=0.0).to(tl.float32)[:, None]
+        if SWIGLU:
+            acc_up += tl.load(bias + N + n, mask=n_mask, other=0.0).to(tl.float32)[:, None]
+    if SWIGLU:
+        acc = acc * tl.sigmoid(acc) * acc_up
+    where = m[None, :] * N + n[:, None]
+    mask = n_mask[:, None] & m_mask[None, :]
+    if RESIDUAL:
+        acc += tl.load(residual + where, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out + where, acc, mask=mask)
