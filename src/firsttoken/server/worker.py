@@ -20,6 +20,7 @@ from firsttoken.errors import FirstTokenError
 from firsttoken.server.app import create_app
 from firsttoken.server.engine_client import EngineClient
 from firsttoken.server.http_protocol import BoundedHttpProtocol
+from firsttoken.server.rehearsal import rehearse
 from firsttoken.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -59,9 +60,11 @@ async def run(config: ServerConfig, listener: socket.socket, status: Status) -> 
     await client.connect()
     tokenizer = Tokenizer.load(config.tokenizer_path, chat_template=config.chat_template)
     tokenizer.warm()
+    app = create_app(config, client, tokenizer)
+    await rehearse(app, config, tokenizer)
     server = _Server(
         uvicorn.Config(
-            create_app(config, client, tokenizer),
+            app,
             http=BoundedHttpProtocol,
             ws="none",
             log_config=None,
@@ -72,6 +75,9 @@ async def run(config: ServerConfig, listener: socket.socket, status: Status) -> 
             timeout_graceful_shutdown=int(_GOODBYE),
         )
     )
+    # What exists now lives as long as the process: later collections need not look at it again.
+    gc.collect()
+    gc.freeze()
     told_to_stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told_to_stop.set)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -92,8 +98,6 @@ async def run(config: ServerConfig, listener: socket.socket, status: Status) -> 
 
 async def _announce(client: EngineClient, status: Status) -> None:
     if await client.settled() == "ready":
-        gc.collect()
-        gc.freeze()
         status.ready()
 
 
