@@ -46,7 +46,7 @@ def test_a_loaded_engine_answers_and_says_what_it_is(folder: Path) -> None:
         assert info.default_sampling == {"temperature": 0.7, "top_k": 20}
         assert info.kv_bytes_per_token == 2 * 2 * 2 * 32 * 4
         assert info.weight_bytes > 0
-        assert list(info.phases) == ["config", "weights", "kv", "warm-up"]
+        assert list(info.phases) == ["config", "device", "weights", "kv", "warm-up"]
         fractions = [fraction for _, fraction in progress]
         assert fractions == sorted(fractions)
         assert 0 <= fractions[0] <= fractions[-1] <= 1

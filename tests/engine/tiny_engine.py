@@ -96,7 +96,7 @@ class TinyEngine:
             max_model_len=MAX_LEN,
             token_id_limit=limit,
             eos_token_ids=config.eos_token_ids,
-            cpu_threads=1,
+            torch_threads=1,
         )
         self.info = EngineInfo(
             model="tiny",

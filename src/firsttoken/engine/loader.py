@@ -33,7 +33,13 @@ from firsttoken.types import EngineInfo
 Progress = Callable[[str, float], None]  # phase, fraction of the whole start
 
 WARM_UP_SECONDS = 0.3  # after which no longer prefill is timed
-_SHARES = {"config": (0.0, 0.05), "weights": (0.05, 0.8), "kv": (0.8, 0.85), "warm-up": (0.85, 1.0)}
+_SHARES = {
+    "config": (0.0, 0.02),
+    "device": (0.02, 0.05),
+    "weights": (0.05, 0.8),
+    "kv": (0.8, 0.85),
+    "warm-up": (0.85, 1.0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class _Loader:
         with self._phase("config"):
             model = load_config(config.path).with_rope(config.rope_scaling)
             limit = token_id_limit(config.path)
+        with self._phase("device"):  # a first start compiles the CPU kernels here; a GPU makes its context
             placement = place(config, model.dtype, why_no_kernels)
             plan = self._plan(model, placement)
         with self._phase("weights"):
