@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.api.live_server import LiveServer, live_server
+from tests.api.whole_server import WholeServer, whole_server
 from tests.builders import write_tokenizer
 
 from firsttoken.tokenizer import Tokenizer
@@ -28,3 +29,10 @@ def shared_server(tokenizer: Tokenizer) -> Iterator[LiveServer]:
 def server(shared_server: LiveServer) -> LiveServer:
     shared_server.reset()
     return shared_server
+
+
+@pytest.fixture(scope="session")
+def demo_server(demo_file: Path) -> Iterator[WholeServer]:
+    flags = ("--served-model-name", "demo", "--max-model-len", "2048", "--kv-cache-memory", "256MiB")
+    with whole_server(demo_file, *flags) as running:
+        yield running

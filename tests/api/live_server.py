@@ -120,6 +120,19 @@ def chunks_of(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(event.removeprefix("data: ")) for event in events[:-2]]
 
 
+def post_unread(port: int, body: dict[str, Any], receive_buffer: int | None = None) -> socket.socket:
+    """A chat or completion over a bare socket, its answer not read."""
+    path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+    connection = socket.socket()
+    if receive_buffer is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.connect(("127.0.0.1", port))
+    content = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
+    connection.sendall(head.encode() + content)
+    return connection
+
+
 def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
     end = time.monotonic() + seconds
     while not condition():

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from typing import Any
 
 import httpx
 import pytest
-from tests.api.live_server import LiveServer, chunks_of, live_server, wait_until
+from tests.api.live_server import LiveServer, chunks_of, live_server, post_unread, wait_until
 
 from firsttoken.tokenizer import Tokenizer
 
 
 def send(server: LiveServer, body: dict[str, Any], *, receive_buffer: int | None = None) -> socket.socket:
-    """A request over a bare socket, its answer not read."""
-    connection = socket.socket()
-    if receive_buffer is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    connection.connect(("127.0.0.1", server.port))
-    content = json.dumps({"messages": [{"role": "user", "content": "Hi"}], **body}).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
-    connection.sendall(head.encode() + content)
-    return connection
+    return post_unread(server.port, {"messages": [{"role": "user", "content": "Hi"}], **body}, receive_buffer)
 
 
 def gauge(server: LiveServer, name: str) -> float:

@@ -47,7 +47,7 @@ class EngineCollector:
         yield finished
         for name, histogram in self._stats.histograms.items():
             family = HistogramMetricFamily(self._named(name), _help(name), labels=labels)
-            bounds = [*(f"{bound:g}" for bound in histogram.bounds), "+Inf"]
+            bounds = [*(repr(float(bound)) for bound in histogram.bounds), "+Inf"]
             family.add_metric(values, list(zip(bounds, map(float, histogram.counts), strict=True)), histogram.total)
             yield family
 

@@ -6,6 +6,7 @@ import hashlib
 import time
 import uuid
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from firsttoken.config import ServerConfig
 from firsttoken.errors import Unavailable
@@ -44,12 +45,13 @@ class Service:
                 raise Unavailable(f"The model is still loading ({phase}, {fraction:.0%}).", retry_after=1)
 
     def names(self, info: EngineInfo) -> tuple[str, ...]:
-        return self.config.served_model_names or (info.model,)
+        """A model from this machine's disk goes by its last part alone: answers tell of no paths."""
+        return self.config.served_model_names or (_public_name(info.model),)
 
     def check_model(self, name: str | None, info: EngineInfo) -> str:
         """The name that answers carry. Raises ModelNotFound."""
         names = self.names(info)
-        if name is None:
+        if name is None or (not self.config.served_model_names and name == info.model):
             return names[0]
         if name not in names:
             raise ModelNotFound(name)
@@ -60,3 +62,10 @@ class Service:
         basis = "|".join((__version__, info.model, info.dtype, info.weights, info.attention, info.device_name))
         fingerprint = "fp_" + hashlib.sha256(basis.encode()).hexdigest()[:10]
         return Identity(f"{prefix}-{uuid.uuid4().hex}", int(time.time()), model, fingerprint)
+
+
+def _public_name(model: str) -> str:
+    """`org/name` stays; a path that can be told from it (absolute, relative with dots, or of a file) is cut."""
+    if model.startswith(("/", "./", "../", "~")) or model.endswith(".gguf"):
+        return PurePath(model).name
+    return model
