@@ -273,4 +273,5 @@ def _to_host(output: _StepOutput) -> StepResult:
 def _is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, OutOfMemory, MemoryError)):
         return True
-    return "can't allocate memory" in str(error)  # what torch's CPU allocator says, in a plain RuntimeError
+    # plain RuntimeErrors: what torch's CPU allocator and the CUDA driver say
+    return "can't allocate memory" in str(error) or "CUDA error: out of memory" in str(error)
