@@ -63,9 +63,7 @@ def demo(port: int) -> None:
         if sys.stdin.isatty() and sys.stdout.isatty():
             chat.run()
         else:
-            console.print(
-                "\nThere is no terminal to chat in, so the demo ends here; `firsttoken serve demo` serves on."
-            )
+            console.print("\nThere is no terminal to chat in, so the demo ends; `firsttoken serve demo` serves on.")
 
 
 def curl_line(url: str) -> str:
