@@ -14,10 +14,16 @@ Script = Callable[[GenerateRequest, int], Sequence[int]]  # (request, index of t
 
 
 def engine_info(
-    *, token_id_limit: int, eos: int, max_model_len: int = 256, bos: int | None = None, **defaults: float
+    *,
+    token_id_limit: int,
+    eos: int,
+    max_model_len: int = 256,
+    bos: int | None = None,
+    model: str = "tiny",
+    **defaults: float,
 ) -> EngineInfo:
     return EngineInfo(
-        model="tiny",
+        model=model,
         architecture="Qwen3ForCausalLM",
         device="cpu",
         device_name="a test",

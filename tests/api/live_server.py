@@ -158,6 +158,7 @@ def live_server(
     script: Script | None = None,
     max_model_len: int = 256,
     bos: int | None = None,
+    model: str = "tiny",
     defaults: dict[str, float] | None = None,
     send_buffer: int | None = None,
     **config: Any,
@@ -169,6 +170,7 @@ def live_server(
         eos=vocabulary.end,
         max_model_len=max_model_len,
         bos=bos,
+        model=model,
         **(defaults or {}),
     )
     backend = FakeBackend(info, script or (lambda _request, _index: vocabulary.of(HELLO)))

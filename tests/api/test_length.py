@@ -57,6 +57,12 @@ def test_a_huge_word_is_refused_within_a_second(server: LiveServer, path: str) -
     server.next_is_right()
 
 
+def test_a_body_full_of_ids_is_refused_by_their_number(server: LiveServer) -> None:
+    error = refused(server.complete([1] * 1_000_000), "prompt")
+    assert error["code"] == "context_length_exceeded"
+    server.next_is_right()
+
+
 def test_max_completion_tokens_wins_over_max_tokens(server: LiveServer) -> None:
     server.says("x" * 300)
     assert server.chat(max_completion_tokens=5, max_tokens=9).json()["usage"]["completion_tokens"] == 5

@@ -126,6 +126,23 @@ def test_models_go_by_the_names_that_they_were_given(tokenizer: Tokenizer) -> No
         server.next_is_right()
 
 
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("/home/someone/models/tiny", "tiny"),
+        ("./models/tiny.gguf", "tiny.gguf"),
+        ("models/tiny.gguf", "tiny.gguf"),
+        ("org/tiny", "org/tiny"),
+        ("demo", "demo"),
+    ],
+)
+def test_a_model_of_this_machines_disk_goes_by_its_last_name(tokenizer: Tokenizer, model: str, name: str) -> None:
+    with live_server(tokenizer, model=model) as server:
+        assert server.client.get("/v1/models").json()["data"][0]["id"] == name
+        assert server.chat(model=model).json()["model"] == name
+        assert server.chat(model=name).json()["model"] == name
+
+
 def test_metrics_carry_vllms_names_under_a_prefix_of_ones_own(tokenizer: Tokenizer) -> None:
     with live_server(tokenizer, metrics_prefix="vllm") as server:
         server.chat()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import httpx
-from tests.api.live_server import HELLO, LiveServer, wait_until
+from tests.api.live_server import HELLO, LiveServer, refused, wait_until
 
 
 def test_a_prompt_that_ends_inside_a_character_leaves_the_stream_valid_and_free_of_the_prompts_bytes(
@@ -82,6 +82,12 @@ def test_usage_comes_last_and_alone_where_it_was_asked_for(server: LiveServer) -
 def test_no_chunk_mentions_usage_unless_asked(server: LiveServer) -> None:
     for options in (None, {"include_usage": False}, {}):
         assert all("usage" not in chunk for chunk in server.chat_stream(stream_options=options))
+
+
+def test_usage_chunks_without_a_stream_are_refused(server: LiveServer) -> None:
+    error = refused(server.chat(stream_options={"include_usage": True}), None)
+    assert error["message"] == "`stream_options` needs `stream` to be true."
+    assert server.chat(stream_options={"include_usage": False}).status_code == 200
 
 
 def test_every_event_is_one_line_by_any_reading(server: LiveServer) -> None:

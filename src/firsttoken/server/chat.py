@@ -30,10 +30,10 @@ _RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "continue_f
 async def chat_completions(service: Service, request: Request) -> Response:
     arrival = time.monotonic()
     info = service.info()
-    fields = await read_object(request)
-    if fields.get("tool_choice") == "none":
-        fields.pop("tools", None)  # nothing may be called, so nothing is offered
-    parsed = parse(ChatRequest, fields, CHAT, strict_fields=service.config.strict_fields)
+    json_body = await read_object(request)
+    if json_body.fields.get("tool_choice") == "none":
+        json_body.fields.pop("tools", None)  # nothing may be called, so nothing is offered
+    parsed = await parse(ChatRequest, json_body, CHAT, strict_fields=service.config.strict_fields)
     body = parsed.body
     model = service.check_model(body.model, info)
     n = check_counts(body, service.config, logprobs=body.top_logprobs, field="top_logprobs")

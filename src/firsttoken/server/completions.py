@@ -32,8 +32,8 @@ _DEFAULT_MAX_TOKENS = 16  # OpenAI's, for this endpoint
 async def completions(service: Service, request: Request) -> Response:
     arrival = time.monotonic()
     info = service.info()
-    fields = await read_object(request)
-    parsed = parse(CompletionRequest, fields, COMPLETIONS, strict_fields=service.config.strict_fields)
+    json_body = await read_object(request)
+    parsed = await parse(CompletionRequest, json_body, COMPLETIONS, strict_fields=service.config.strict_fields)
     body = parsed.body
     model = service.check_model(body.model, info)
     n = check_counts(body, service.config, logprobs=body.logprobs, field="logprobs")

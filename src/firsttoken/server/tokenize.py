@@ -21,9 +21,9 @@ from firsttoken.server.unsupported import TOKENIZE
 async def tokenize(service: Service, request: Request) -> Response:
     """A text, or messages as the chat endpoint would render them."""
     info = service.info()
-    fields = await read_object(request)
-    schema: type[TokenizeChat | TokenizeText] = TokenizeChat if "messages" in fields else TokenizeText
-    parsed = parse(schema, fields, TOKENIZE, strict_fields=service.config.strict_fields)
+    json_body = await read_object(request)
+    schema: type[TokenizeChat | TokenizeText] = TokenizeChat if "messages" in json_body.fields else TokenizeText
+    parsed = await parse(schema, json_body, TOKENIZE, strict_fields=service.config.strict_fields)
     body = parsed.body
     service.check_model(body.model, info)
     if isinstance(body, TokenizeText):
@@ -44,7 +44,7 @@ async def tokenize(service: Service, request: Request) -> Response:
 
 async def detokenize(service: Service, request: Request) -> Response:
     info = service.info()
-    parsed = parse(DetokenizeRequest, await read_object(request), {}, strict_fields=service.config.strict_fields)
+    parsed = await parse(DetokenizeRequest, await read_object(request), {}, strict_fields=service.config.strict_fields)
     service.check_model(parsed.body.model, info)
     check_ids(parsed.body.tokens, info, "tokens")
     text = service.tokenizer.decode(parsed.body.tokens, skip_special_tokens=False)

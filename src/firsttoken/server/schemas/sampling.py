@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from firsttoken.server.limits import MAX_LOGIT_BIAS, MAX_NAME, MAX_STOP_IDS, MAX_STOP_LENGTH, MAX_STOPS
 
@@ -96,6 +96,12 @@ class SamplingFields(Fields):
         if value == 0:
             raise ValueError("expected -1 (as many as fit) or at least 1 token")
         return value
+
+    @model_validator(mode="after")
+    def _stream_options_need_a_stream(self) -> SamplingFields:
+        if self.include_usage and not self.stream:
+            raise ValueError("`stream_options` needs `stream` to be true")
+        return self
 
     @property
     def include_usage(self) -> bool:
