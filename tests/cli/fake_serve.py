@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from firsttoken.cli.children import WORKER, Commands
-from firsttoken.cli.listener import listen, url_of
-from firsttoken.cli.summary import Report, process_birth
-from firsttoken.cli.supervisor import Supervisor
+from firsttoken.cli.serve import run_server
 from firsttoken.config import EngineConfig, ServerConfig
 
 STUB = (sys.executable, "-m", "tests.cli.stub_worker")
@@ -27,13 +25,14 @@ def main() -> int:
     given = json.loads(sys.argv[1])
     server = ServerConfig(**given["server"])
     commands = Commands(engine=ENGINE, worker=WORKER if given["http"] else STUB)
-    with listen("127.0.0.1", 0) as listener:
-        report = Report(url_of(listener, "127.0.0.1"), process_birth())
-        with Supervisor(server, listener, report, commands, grace=given["grace"]) as supervisor:
-            supervisor.start()
-            report.spawned()
-            supervisor.configure(EngineConfig(path="/nowhere", **given["engine"]), server)
-            return supervisor.run()
+
+    def find(note: Callable[[str], None]) -> tuple[str, str]:
+        note("Looking for the model")
+        time.sleep(given["finding"])
+        return given["model"], server.tokenizer_path
+
+    engine = EngineConfig(model="", path="", max_queue=given["max_queue"])
+    return run_server(engine, server, find, commands, grace=given["grace"])
 
 
 class Launched:
@@ -58,8 +57,9 @@ class Launched:
         found: dict[str, list[int]] = {"engine": [], "worker": []}
         for pid in _children_of(self.popen.pid):
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            module = command.partition(b"-m\0")[2].partition(b"\0")[0]  # empty in the moment of its birth
             for kind in found:
-                if kind.encode() in command.split(b"-m\0")[1].split(b"\0")[0]:
+                if kind.encode() in module:
                     found[kind].append(pid)
         return found
 
@@ -81,12 +81,19 @@ def launch(
     http: bool = False,
     grace: float = 5.0,
     max_queue: int = 1024,
+    finding: float = 0.0,
     env: dict[str, str] | None = None,
     **server: Any,
 ) -> Iterator[Launched]:
     """Starts it; at the end of the block it is killed if it still runs, and no child may be left."""
-    server = {"tokenizer_path": "", "drain_seconds": 5.0, "served_model_names": ["fake"]} | server
-    given = {"engine": {"model": model, "max_queue": max_queue}, "server": server, "http": http, "grace": grace}
+    given = {
+        "server": {"tokenizer_path": "", "port": 0, "drain_seconds": 5.0, "served_model_names": ["fake"]} | server,
+        "model": model,
+        "http": http,
+        "grace": grace,
+        "max_queue": max_queue,
+        "finding": finding,
+    }
     popen = subprocess.Popen(
         [sys.executable, "-m", "tests.cli.fake_serve", json.dumps(given)],
         stdout=subprocess.PIPE,

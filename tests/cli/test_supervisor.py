@@ -54,6 +54,15 @@ def test_a_signal_while_loading_ends_at_once_with_one_line(number: signal.Signal
     assert "Traceback" not in server.err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_model_is_looked_for_ends_at_once_with_one_line(number: signal.Signals) -> None:
+    with launch(finding=60) as server:
+        _read_until(server, "Looking for the model")
+        server.signal(number)
+        assert server.finish(2) == 128 + number
+    assert server.err == "Stopped before the server was ready; what was downloaded is kept.\n"
+
+
 def test_workers_that_do_not_end_in_time_are_killed() -> None:
     with launch(served_model_names=["stubborn"], drain_seconds=0.2, grace=0.2) as server:
         server.wait_ready()

@@ -226,16 +226,16 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def engine_config(model: str, path: str, values: dict[str, Any]) -> EngineConfig:
-    """The engine's part of the parsed flags."""
-    return EngineConfig(model=model, path=path, **_part(EngineConfig, values))
+def engine_config(values: dict[str, Any]) -> EngineConfig:
+    """The engine's part of the parsed flags; its model is not known yet."""
+    return EngineConfig(model="", path="", **_part(EngineConfig, values))
 
 
-def server_config(tokenizer_path: str, values: dict[str, Any]) -> ServerConfig:
-    """The API workers' part of the parsed flags."""
-    return ServerConfig(tokenizer_path=tokenizer_path, **_part(ServerConfig, values))
+def server_config(values: dict[str, Any]) -> ServerConfig:
+    """The API workers' part of the parsed flags; the tokeniser's path is not known yet."""
+    return ServerConfig(tokenizer_path="", **_part(ServerConfig, values))
 
 
-def _part(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+def _part(kind: type[EngineConfig] | type[ServerConfig], values: dict[str, Any]) -> dict[str, Any]:
     names = {field.name for field in dataclasses.fields(kind)}
-    return {name: value for name, value in values.items() if name in names and name != "model"}
+    return {name: value for name, value in values.items() if name in names}

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from firsttoken.cli.options import GroupedCommand, engine_config, serve_options, server_config
+from firsttoken.config import EngineConfig, ServerConfig
+
+if TYPE_CHECKING:
+    from firsttoken.cli.children import Commands
+
+Find = Callable[[Callable[[str], None]], tuple[str, str]]
+"""Finds the model, telling what it must say: its name and its local path. It may take as long as a download."""
 
 
 @click.command(cls=GroupedCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,24 +27,45 @@ def serve(model: str | None, hub: str, revision: str | None, **values: Any) -> i
     MODEL is a folder with config.json and safetensors, a .gguf file, a repository such as Qwen/Qwen3-4B-Instruct-2507,
     or `demo`. Without MODEL: the 4B model where a GPU can hold it, else the demo.
     """
+
+    def find(note: Callable[[str], None]) -> tuple[str, str]:
+        from firsttoken.model.hub import resolve
+
+        name = model or _choose(note)
+        return name, str(resolve(name, hub=hub, revision=revision))
+
+    return run_server(engine_config(values), server_config(values), find)
+
+
+def run_server(
+    engine: EngineConfig,
+    server: ServerConfig,
+    find: Find,
+    commands: Commands | None = None,
+    *,
+    grace: float = 8.0,
+) -> int:
+    """Runs a server to its end and returns the exit code. The configs lack the model, which `find` gives.
+
+    The port is taken first and the children are started next, so that they import while the model is looked for.
+    """
     from firsttoken.cli.listener import listen, url_of
     from firsttoken.cli.summary import Report, process_birth
     from firsttoken.cli.supervisor import Supervisor, stop_signals_raise
 
     launched = process_birth()
-    with listen(values["host"], values["port"]) as listener:
-        report = Report(url_of(listener, values["host"]), launched)
-        with Supervisor(server_config("", values), listener, report) as supervisor:
+    with listen(server.host, server.port) as listener:
+        report = Report(url_of(listener, server.host), launched)
+        with Supervisor(server, listener, report, commands, grace=grace) as supervisor:
             try:
                 with stop_signals_raise():
                     supervisor.start()
                     report.spawned()
-                    name = model or _choose(report.note)
-                    path = _find(name, hub, revision)
+                    name, path = find(report.note)
             except KeyboardInterrupt as stopped:
                 report.note("Stopped before the server was ready; what was downloaded is kept.")
                 return 128 + int(stopped.args[0])
-            supervisor.configure(engine_config(name, path, values), server_config(path, values))
+            supervisor.configure(replace(engine, model=name, path=path), replace(server, tokenizer_path=path))
             return supervisor.run()
 
 
@@ -48,10 +77,3 @@ def _choose(note: Callable[[str], None]) -> str:
     name, why = default_model(max((gpu.memory_total for gpu in read_gpus()), default=None))
     note(why)
     return name
-
-
-def _find(model: str, hub: str, revision: str | None) -> str:
-    """The model's local path, fetched first where it must be."""
-    from firsttoken.model.hub import resolve
-
-    return str(resolve(model, hub=hub, revision=revision))

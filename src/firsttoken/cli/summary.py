@@ -78,6 +78,7 @@ class Report:
 def summary(info: EngineInfo, url: str, total: float, phases: dict[str, float]) -> str:
     """A few lines that say what runs, how much it holds, and where the start's time went."""
     kv_tokens = info.num_blocks * info.block_size
+    phases = {**phases, "other": total - sum(phases.values())}
     longest = [(name, seconds) for name, seconds in phases.items() if seconds >= 0.05]
     rows = {
         "model": f"{info.model} ({info.architecture})",
