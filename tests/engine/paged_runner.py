@@ -128,10 +128,10 @@ class PagedRunner:
         states = [self._state(row) for row in plan.rows]
         for row, state in zip(plan.rows, states, strict=True):
             for position in range(row.start, row.end):
-                self._memory[self._at(row.seq, position)] = _content(state.tokens[: position + 1])
+                self._memory[self._at(row.seq, position)] = _content(row.seq, state.tokens[: position + 1])
         for row, state in zip(plan.rows, states, strict=True):
             places = [self._at(row.seq, position) for position in range(row.end)]
-            launched.contexts.append((places, [_content(state.tokens[: i + 1]) for i in range(row.end)]))
+            launched.contexts.append((places, [_content(row.seq, state.tokens[: i + 1]) for i in range(row.end)]))
             launched.token_ids.append(None)
             if row.samples:
                 assert row.end == len(state.tokens), "only the last known token gives a new one"
@@ -174,9 +174,9 @@ class PagedRunner:
             assert [self._memory[place] for place in places] == contents, "a row reads another sequence's tokens"
 
 
-def _content(tokens: list[int]) -> bytes:
-    """Keys and values of a token depend on all tokens before it."""
-    return blake2b(bytes(tokens), digest_size=8).digest()
+def _content(seq: Sequence, tokens: list[int]) -> bytes:
+    """Keys and values of a token depend on all tokens before it; here on the salt too, which must keep them apart."""
+    return blake2b(bytes(tokens) + repr(seq.request.cache_salt).encode(), digest_size=8).digest()
 
 
 def _logprob(token_id: int | None, row: PlanRow) -> TokenLogprob | None:
