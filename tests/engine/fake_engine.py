@@ -19,6 +19,7 @@ from firsttoken.wire import EngineStats
 
 POISON = 666  # a prompt that begins with it makes the next step raise
 INVALID = 400  # a prompt that begins with it is refused
+BUG = 500  # a prompt that begins with it meets a bug when it is added
 
 
 def info(**changes: object) -> EngineInfo:
@@ -73,6 +74,8 @@ class FakeEngine:
     def add(self, request: GenerateRequest) -> None:
         if request.prompt_token_ids[0] == INVALID:
             raise InvalidRequest("This prompt is not valid.", param="prompt", code="bad_prompt")
+        if request.prompt_token_ids[0] == BUG:
+            raise KeyError("a bug")
         if len(self.sequences) + request.n > self.max_queue:
             raise QueueFull("The queue is full; try again in 3 seconds.", retry_after=3.0)
         self.sequences += [_Sequence(request, i) for i in range(request.n)]

@@ -131,6 +131,12 @@ class EngineLoop:
             self._engine.add(request)
         except RequestError as error:
             self._channel.send(peer, rejection(request.request_id, error))
+        except Exception:
+            # Our bug, but one request's: the others are not to pay for it.
+            log.exception("a request could not be taken")
+            self._engine.abort(request.request_id)
+            fault = Unavailable("The engine could not take this request; the server's log says why.")
+            self._channel.send(peer, rejection(request.request_id, fault))
         else:
             self._running[request.request_id] = _Running(peer, set(range(request.n)))
             self._channel.send(peer, Accepted(request.request_id))
