@@ -75,10 +75,10 @@ def test_a_continued_message_is_not_sent_back(server: LiveServer) -> None:
 
 
 def test_continuing_needs_an_assistants_message_and_no_new_turn(server: LiveServer) -> None:
-    refused(server.chat(continue_final_message=True), None)
+    refused(server.chat(continue_final_message=True), "continue_final_message")
     assistant = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
     both = {"continue_final_message": True, "add_generation_prompt": True}
-    refused(server.post("/v1/chat/completions", messages=assistant, **both), None)
+    refused(server.post("/v1/chat/completions", messages=assistant, **both), "continue_final_message")
     server.next_is_right()
 
 

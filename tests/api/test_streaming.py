@@ -85,8 +85,8 @@ def test_no_chunk_mentions_usage_unless_asked(server: LiveServer) -> None:
 
 
 def test_usage_chunks_without_a_stream_are_refused(server: LiveServer) -> None:
-    error = refused(server.chat(stream_options={"include_usage": True}), None)
-    assert error["message"] == "`stream_options` needs `stream` to be true."
+    error = refused(server.chat(stream_options={"include_usage": True}), "stream_options")
+    assert error["message"] == "Invalid 'stream_options': it needs `stream` to be true."
     assert server.chat(stream_options={"include_usage": False}).status_code == 200
 
 

@@ -76,7 +76,7 @@ def test_a_bias_that_is_no_number_is_refused(server: LiveServer) -> None:
 
 def test_too_many_alternatives_or_choices_are_refused_before_any_memory_is_taken(server: LiveServer) -> None:
     refused(server.chat(logprobs=True, top_logprobs=1_000_000), "top_logprobs")
-    refused(server.chat(top_logprobs=2), None)
+    refused(server.chat(top_logprobs=2), "top_logprobs")
     refused(server.complete(logprobs=1_000_000), "logprobs")
     refused(server.complete(n=1_000_000), "n")
     refused(server.complete(best_of=1_000_000), "best_of")
@@ -133,14 +133,14 @@ def test_the_padded_vocabulary_is_no_prompt(server: LiveServer) -> None:
         ([1], "messages[0]"),
         ([{"content": "Hi"}], "messages[0].role"),
         ([{"role": "wizard", "content": "Hi"}], "messages[0].role"),
-        ([{"role": "user"}], "messages[0]"),
+        ([{"role": "user"}], "messages[0].content"),
         ([{"role": "user", "content": 5}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "messages[0].content"),
         ([{"role": "user", "content": ["Hi"]}], "messages[0].content"),
-        ([{"role": "tool", "content": "4"}], "messages[0]"),
+        ([{"role": "tool", "content": "4"}], "messages[0].tool_call_id"),
         (
             [{"role": "user", "content": "Hi", "tool_calls": [{"function": {"name": "f", "arguments": ""}}]}],
-            "messages[0]",
+            "messages[0].tool_calls",
         ),
         ([{"role": "user", "content": "Hi", "audio": {"id": "x"}}], "messages[0].audio"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails, from_json
 from starlette.requests import Request
 
 from firsttoken.errors import InvalidRequest
+from firsttoken.server.schemas.sampling import WrongField
 from firsttoken.server.unsupported import MESSAGE, STREAM_OPTIONS, Neutral, refuse_unsupported
 
 log = logging.getLogger("firsttoken.server")
@@ -133,21 +134,19 @@ _MESSAGE_FIELDS = frozenset({"role", "content", "name", "tool_calls", "tool_call
 
 def _as_invalid_request(error: ValidationError) -> InvalidRequest:
     first = error.errors(include_url=False)[0]
-    param = _path(first["loc"])
-    sentence = _sentence(first)
-    if param is None:
-        return InvalidRequest(f"{sentence[0].upper()}{sentence[1:]}.", code="invalid_value")
-    return InvalidRequest(f"Invalid '{param}': {sentence}.", param=param, code="invalid_value")
+    cause = (first.get("ctx") or {}).get("error")
+    param = _path((*first["loc"], cause.field) if isinstance(cause, WrongField) else first["loc"])
+    return InvalidRequest(f"Invalid '{param}': {_sentence(first)}.", param=param, code="invalid_value")
 
 
-def _path(location: tuple[int | str, ...]) -> str | None:
+def _path(location: Iterable[int | str]) -> str:
     path = ""
     for step in location:
         if isinstance(step, int):
             path += f"[{step}]"
         else:
             path += f".{step}" if path else step
-    return path or None
+    return path
 
 
 def _sentence(error: ErrorDetails) -> str:

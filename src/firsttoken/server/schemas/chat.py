@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from firsttoken.server.limits import MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS
-from firsttoken.server.schemas.sampling import Fields, Name, SamplingFields, TokenCount
+from firsttoken.server.schemas.sampling import Fields, Name, SamplingFields, TokenCount, WrongField
 
 
 def _checked(value: Any) -> Any:
@@ -58,13 +58,13 @@ class Message(Fields):
         if self.role == "assistant":
             given = self.model_fields_set & {"content", "tool_calls", "refusal"}
             if not given:
-                raise ValueError("an assistant message needs `content` or `tool_calls`")
+                raise WrongField("content", "an assistant message needs it, or `tool_calls`")
         elif "content" not in self.model_fields_set:
-            raise ValueError(f"a {self.role} message needs `content`")
+            raise WrongField("content", f"a {self.role} message needs it")
         if self.tool_calls and self.role != "assistant":
-            raise ValueError("only an assistant message may have `tool_calls`")
+            raise WrongField("tool_calls", "only an assistant message may have them")
         if self.role == "tool" and self.tool_call_id is None:
-            raise ValueError("a tool message needs `tool_call_id`")
+            raise WrongField("tool_call_id", "a tool message needs it")
         return self
 
     def for_template(self) -> dict[str, Any]:
@@ -88,9 +88,9 @@ class ChatFields(Fields):
     def _has_one_way_to_go_on(self) -> ChatFields:
         if self.continue_final_message:
             if self.add_generation_prompt:
-                raise ValueError("`add_generation_prompt` and `continue_final_message` exclude each other")
+                raise WrongField("continue_final_message", "it and `add_generation_prompt` exclude each other")
             if self.messages[-1].role != "assistant":
-                raise ValueError("`continue_final_message` needs an assistant message at the end of `messages`")
+                raise WrongField("continue_final_message", "it needs an assistant message at the end of `messages`")
         return self
 
     @property
@@ -109,5 +109,5 @@ class ChatRequest(SamplingFields, ChatFields):
     @model_validator(mode="after")
     def _alternatives_need_logprobs(self) -> ChatRequest:
         if self.top_logprobs and not self.logprobs:
-            raise ValueError("`top_logprobs` needs `logprobs` to be true")
+            raise WrongField("top_logprobs", "it needs `logprobs` to be true")
         return self

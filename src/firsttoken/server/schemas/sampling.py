@@ -17,6 +17,14 @@ class Fields(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="ignore")
 
 
+class WrongField(ValueError):
+    """One field at fault, where a whole object is looked at."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
 def _as_stop_list(value: Any) -> Any:
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
@@ -100,7 +108,7 @@ class SamplingFields(Fields):
     @model_validator(mode="after")
     def _stream_options_need_a_stream(self) -> SamplingFields:
         if self.include_usage and not self.stream:
-            raise ValueError("`stream_options` needs `stream` to be true")
+            raise WrongField("stream_options", "it needs `stream` to be true")
         return self
 
     @property
