@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from firsttoken.errors import FirstTokenError
@@ -29,32 +30,32 @@ class BuildError(FirstTokenError):
     """The kernels cannot be compiled here; everything still runs, through torch."""
 
 
-def find_compiler() -> str | None:
+def find_compiler(environ: Mapping[str, str] = os.environ) -> str | None:
     """The C compiler to use: $CC, else the first of cc, gcc and clang."""
-    names = (os.environ.get("CC", ""), "cc", "gcc", "clang")
-    return next((path for name in names if name and (path := shutil.which(name))), None)
+    names = (environ.get("CC", ""), "cc", "gcc", "clang")
+    return next((path for name in names if name and (path := shutil.which(name, path=environ.get("PATH")))), None)
 
 
-def default_cache() -> Path:
+def default_cache(environ: Mapping[str, str] = os.environ) -> Path:
     """FIRSTTOKEN_CACHE, else XDG_CACHE_HOME/firsttoken, else ~/.cache/firsttoken."""
-    if own := os.environ.get("FIRSTTOKEN_CACHE"):
+    if own := environ.get("FIRSTTOKEN_CACHE"):
         return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
+    base = environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "firsttoken"
 
 
-def build(arch: str = "native", *, compiler: str | None = None, cache: Path | None = None) -> Path:
+def build(arch: str = "native", *, environ: Mapping[str, str] = os.environ) -> Path:
     """The shared library for `arch`, compiled if the cache lacks it. Several processes may do this at once.
 
     Raises BuildError, in one sentence, without a compiler or where it fails.
     """
     if arch not in ARCHES:
         raise BuildError(f"FIRSTTOKEN_CPU_ARCH is {arch!r}; use one of {', '.join(ARCHES)}.")
-    compiler = compiler or find_compiler()
+    compiler = find_compiler(environ)
     if compiler is None:
         raise BuildError("No C compiler was found; install gcc (or set CC) for much faster CPU kernels.")
     flags = (*_FLAGS, *ARCHES[arch])
-    folder = (cache or default_cache()) / "kernels"
+    folder = default_cache(environ) / "kernels"
     library = folder / f"cpu-{arch}-{_fingerprint(compiler, flags)}.so"
     if library.exists():
         return library

@@ -1,4 +1,4 @@
-"""Memory for weights in huge pages: a decode step reads all of it, and misses in small pages cost a quarter of the time."""
+"""Memory for weights in huge pages: a decode step reads all of it, and small pages make that a quarter slower."""
 
 from __future__ import annotations
 
