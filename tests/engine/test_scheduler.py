@@ -145,6 +145,42 @@ def test_a_large_prompt_is_not_starved_by_small_ones_behind_it() -> None:
     assert finished.index("large") == 1
 
 
+def test_a_short_prompt_does_not_wait_for_all_of_a_long_one() -> None:
+    run = bench(max_model_len=200)
+    run.engine.add(request("long", [1] * 199, max_tokens=1))
+    run.step()
+    for name, length in (("short", 8), ("longer", 100), ("last", 8)):
+        run.engine.add(request(name, [2] * length, max_tokens=1))
+    run.step()
+    run.step()
+    # The short one ends within the half that is left to it; the next would not, and lets none pass.
+    assert [rows(run, i) for i in range(3)] == [
+        [("long", 0, 0, 64)],
+        [("long", 0, 64, 56), ("short", 0, 0, 8)],
+        [("long", 0, 120, 64)],
+    ]
+
+
+def test_of_two_long_prompts_the_first_is_not_slowed_by_the_second() -> None:
+    run = bench(max_model_len=120)
+    for name in ("first", "second"):
+        run.engine.add(request(name, [1] * 100, max_tokens=1))
+    run.run()
+    assert [rows(run, i) for i in range(2)] == [
+        [("first", 0, 0, 64)],
+        [("first", 0, 64, 36), ("second", 0, 0, 28)],
+    ]
+
+
+def test_a_prompt_waits_where_a_running_sequence_would_soon_be_preempted_for_it() -> None:
+    run = bench(num_blocks=8, max_model_len=32)
+    run.engine.add(request("running", [1] * 5, max_tokens=12, ignore_eos=True))
+    run.step()
+    run.engine.add(request("large", [2] * 24, max_tokens=1, ignore_eos=True))
+    run.run()
+    assert run.counter("num_preemptions_total") == 0
+
+
 def test_siblings_wait_for_the_first_and_take_its_prompt_from_the_cache() -> None:
     run = bench()
     run.engine.add(request("r", [1, 2, 3, 4, 5, 6, 7, 8, 9], n=3, max_tokens=4, ignore_eos=True))

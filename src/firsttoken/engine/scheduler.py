@@ -32,6 +32,9 @@ class Scheduler:
     preempted: it gives up blocks and slot, and is computed again later. The best one is never preempted, so
     something always ends. A waiting sequence that cannot be admitted lets none of worse rank pass it.
 
+    A prompt too long for one step leaves half of it to prompts behind it that end in it, so that short ones do not wait
+    for all of a long one; what they leave it takes.
+
     With prefix caching the other sequences of one request are held back until the first has computed the prompt.
     """
 
@@ -49,9 +52,12 @@ class Scheduler:
         self._counters = counters
         self._slots = list(range(limits.max_num_seqs - 1, -1, -1))  # free ones, taken from the end
         self._next_step = 0
-        self._chosen: dict[Sequence, int] = {}  # tokens of the step being planned
-        self._promised = 0  # returning blocks that sequences of the step being planned wait for
-        self._preempted = False  # whether planning this step took blocks from a sequence
+        # Of the step being planned:
+        self._chosen: dict[Sequence, int] = {}  # its tokens
+        self._load = StepLoad()
+        self._long: Sequence | None = None  # the first prompt that does not end in it
+        self._promised = 0  # returning blocks that some sequences wait for
+        self._preempted = False  # whether planning took blocks from a sequence
 
     @property
     def num_waiting(self) -> int:
@@ -78,13 +84,14 @@ class Scheduler:
         Counts the planned tokens as computed, and those to be sampled as in flight.
         """
         self._chosen = {}
+        self._long = None
         self._promised = 0
         self._preempted = False
         behind = self._choose_decodes()
-        decodes = list(self._chosen)
-        load = StepLoad(len(decodes), sum(seq.num_known for seq in decodes))
-        load = self._choose_chunks(behind, load)
-        fresh = set() if self._preempted else self._admit(load, now)
+        self._load = StepLoad(len(self._chosen), sum(seq.num_known for seq in self._chosen))
+        self._choose_chunks(behind)
+        fresh = set() if self._preempted else self._admit(now)
+        self._top_up()
         return self._plan(fresh)
 
     def commit(self, row: PlanRow) -> None:
@@ -137,18 +144,36 @@ class Scheduler:
         self.pool.grow(seq)
         return True
 
-    def _choose_chunks(self, behind: list[Sequence], load: StepLoad) -> StepLoad:
+    def _choose_chunks(self, behind: list[Sequence]) -> None:
+        behind = [seq for seq in behind if seq.status is Status.RUNNING]
         for seq in behind:
-            if seq.status is not Status.RUNNING:
-                continue
-            num_tokens = self._chunk(seq.num_computed, _missing(seq), load)
-            if not num_tokens:
-                break
-            self._chosen[seq] = num_tokens
-            load = load.with_chunk(seq.num_computed, num_tokens)
-        return load
+            others = bool(self.waiting) or seq is not behind[-1]
+            if not self._choose_chunk(seq, seq.num_computed, _missing(seq), others):
+                return
 
-    def _admit(self, load: StepLoad, now: float) -> set[Sequence]:
+    def _choose_chunk(self, seq: Sequence, start: int, missing: int, others: bool) -> int:
+        """Chooses what of the `missing` tokens after `start` the step has room for; returns how many."""
+        num_tokens = self._chunk(start, missing)
+        if 0 < num_tokens < missing:
+            if self._long is not None:
+                return 0
+            self._long = seq
+            if others:
+                num_tokens = max(num_tokens // 2, min(num_tokens, self._limits.min_chunk))
+        if num_tokens:
+            self._chosen[seq] = num_tokens
+            self._load = self._load.with_chunk(start, num_tokens)
+        return num_tokens
+
+    def _top_up(self) -> None:
+        """Gives the long prompt what the others left of the step."""
+        seq = self._long
+        if seq is None or seq not in self._chosen:
+            return
+        done = self._chosen[seq]
+        self._chosen[seq] += self._chunk(seq.num_computed + done, _missing(seq) - done)
+
+    def _admit(self, now: float) -> set[Sequence]:
         """Admits waiting sequences while blocks, slots, tokens and time last; returns them."""
         admitted: set[Sequence] = set()
         while self.waiting:
@@ -163,8 +188,7 @@ class Scheduler:
                 self._make_way(seq, known, matched, headroom)
                 break
             cached = len(matched) * self.pool.block_size
-            num_tokens = self._chunk(cached, known - cached, load)
-            if not num_tokens:
+            if not self._choose_chunk(seq, cached, known - cached, others=len(self.waiting) > 1):
                 break
             del self.waiting[0]
             self.pool.admit(seq, known, matched)
@@ -178,8 +202,6 @@ class Scheduler:
                 if self.pool.enable_prefix_caching and reads_cache:
                     self._counters.prefix_cache_queries += seq.num_prompt_tokens
                     self._counters.prefix_cache_hits += cached
-            self._chosen[seq] = num_tokens
-            load = load.with_chunk(cached, num_tokens)
             admitted.add(seq)
         return admitted
 
@@ -190,12 +212,12 @@ class Scheduler:
         if not self._slots or not self.pool.fits(known, matched, headroom, returning=True):
             self._preempt(self.running[-1])
 
-    def _chunk(self, start: int, missing: int, load: StepLoad) -> int:
-        """How many of the `missing` tokens after `start` go into a step that has `load`; 0 when it is full.
+    def _chunk(self, start: int, missing: int) -> int:
+        """How many of the `missing` tokens after `start` the step has room for; 0 when it is full.
 
         A chunk ends the prompt or has `min_chunk` tokens; only a step's first one may be smaller.
         """
-        limits = self._limits
+        limits, load = self._limits, self._load
         most = min(missing, limits.max_num_batched_tokens - load.num_tokens)
         fits = most
         if load.decode_rows and limits.max_step_ms is not None and limits.step_cost is not None:
