@@ -7,14 +7,17 @@ import logging
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import NoReturn, Protocol
 
 from firsttoken.child import Parent
 from firsttoken.config import EngineConfig
 from firsttoken.engine.channel import Channel, Events, Peer
+from firsttoken.engine.read_ahead import read_ahead
 from firsttoken.errors import FirstTokenError, QueueFull, RequestError, Unavailable
 from firsttoken.types import EngineInfo, GenerateRequest, SequenceOutput
 from firsttoken.wire import (
@@ -248,9 +251,27 @@ def _find_load() -> Load:
 def main(find_load: Callable[[], Load] = _find_load) -> int:
     """Entry of the process: `argv[1]` is the inherited listening socket, stdin the tie to the supervisor."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s engine %(levelname)s %(message)s")
-    parent = Parent()
+    config = _receive_config(Parent())
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-    return serve(channel, lambda: parent.config(EngineConfig), find_load)
+    return serve(channel, config, find_load)
+
+
+def _receive_config(parent: Parent) -> Callable[[], EngineConfig]:
+    """Waits for the configuration beside the import of torch, and has the weights read from disk meanwhile."""
+    received: Future[EngineConfig] = Future()
+
+    def receive() -> None:
+        try:
+            config = parent.config(EngineConfig)
+        except Exception as error:
+            received.set_exception(error)
+            return
+        received.set_result(config)
+        if config.load_format != "dummy":
+            read_ahead(config.path)
+
+    threading.Thread(target=receive, name="config", daemon=True).start()
+    return received.result
 
 
 if __name__ == "__main__":
