@@ -64,7 +64,7 @@ async def chat_completions(service: Service, request: Request) -> Response:
         skip_special_tokens=body.skip_special_tokens is not False,
     )
     choices = [Choice(i, service.tokenizer, options, wants_logprobs=logprobs is not None) for i in range(n)]
-    generation = Generation(service.backend, [Run(request=work, choices=choices)])
+    generation = Generation(service.backend, [Run(request=work, choices=choices)], streams=bool(body.stream))
     await generation.start()
     headers = parsed.headers | truncation_header(encoded.dropped)
     return await _respond(service, request, parsed, generation, identity, headers)

@@ -55,7 +55,7 @@ async def completions(service: Service, request: Request) -> Response:
         _Builder(service.tokenizer, body, n).run(f"{identity.response_id}-{i}", i, encoded[i], info, arrival)
         for i in range(len(encoded))
     ]
-    generation = Generation(service.backend, runs)
+    generation = Generation(service.backend, runs, streams=bool(body.stream))
     await generation.start()
     headers = parsed.headers | truncation_header(sum(prompt.dropped for prompt in encoded))
     return await _respond(service, request, body, generation, identity, headers)

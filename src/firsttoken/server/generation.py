@@ -52,7 +52,8 @@ class _RunSink:
         except Exception:
             log.exception("a request's output could not be turned into text")
             choice.error = EngineFault("The server failed on this request; its log says why.", code="internal_error")
-        self._owner.changed.set()
+        if self._owner.streams or choice.done:
+            self._owner.changed.set()
 
     def fail(self, error: RequestError) -> None:
         self._owner.error = error
@@ -72,6 +73,7 @@ class Generation:
 
     backend: Backend
     runs: list[Run]
+    streams: bool  # whether every token is waited for, or the end alone
     error: RequestError | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     choices: list[Choice] = field(init=False)
