@@ -1,4 +1,7 @@
-"""The products of a layer on a GPU: each picks its form by shape and rows, and launches it."""
+"""The products of a layer on a GPU: each picks its form by shape and rows, and launches it.
+
+Every product takes a `launch` that overrides the choice, for tests and for measuring.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,16 @@ def embedding(token_ids: Tensor, weight: Tensor) -> Tensor:
     return out
 
 
-def norm_linear(x: Tensor, norm: Norm, weight: DenseLinear, out_dtype: torch.dtype | None = None) -> Tensor:
+def norm_linear(
+    x: Tensor,
+    norm: Norm,
+    weight: DenseLinear,
+    out_dtype: torch.dtype | None = None,
+    *,
+    launch: Product | None = None,
+) -> Tensor:
     """As `kernels.norm_linear`."""
-    launch = _pick(x, "norm_linear", weight.out_features, weight.in_features)
+    launch = launch or _pick(x, "norm_linear", weight.out_features, weight.in_features)
     if launch.form == "library":
         return _product(rms_norm(x, norm), weight, out_dtype)
     out = x.new_empty(len(x), weight.out_features, dtype=out_dtype)
@@ -45,10 +55,10 @@ def norm_linear(x: Tensor, norm: Norm, weight: DenseLinear, out_dtype: torch.dty
     return out
 
 
-def norm_linear_swiglu(x: Tensor, norm: Norm, weight: DenseLinear) -> Tensor:
+def norm_linear_swiglu(x: Tensor, norm: Norm, weight: DenseLinear, *, launch: Product | None = None) -> Tensor:
     """As `kernels.norm_linear_swiglu`."""
     inter = weight.out_features // 2
-    launch = _pick(x, "norm_linear_swiglu", inter, weight.in_features)
+    launch = launch or _pick(x, "norm_linear_swiglu", inter, weight.in_features)
     out = x.new_empty(len(x), inter)
     if launch.form == "library":
         gate_up = _product(rms_norm(x, norm), weight)
@@ -58,9 +68,9 @@ def norm_linear_swiglu(x: Tensor, norm: Norm, weight: DenseLinear) -> Tensor:
     return out
 
 
-def linear_add(x: Tensor, weight: DenseLinear, residual: Tensor) -> Tensor:
+def linear_add(x: Tensor, weight: DenseLinear, residual: Tensor, *, launch: Product | None = None) -> Tensor:
     """As `kernels.linear_add`."""
-    launch = _pick(x, "linear_add", weight.out_features, weight.in_features)
+    launch = launch or _pick(x, "linear_add", weight.out_features, weight.in_features)
     if launch.form == "library":
         out = torch.addmm(residual, x, weight.weight.t())
         return out if weight.bias is None else out.add_(weight.bias)

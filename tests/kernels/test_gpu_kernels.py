@@ -1,0 +1,282 @@
+"""The Triton forms against the torch reference in float64: interpreted on a CPU, compiled where there is a GPU."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from firsttoken.kernels import reference
+from firsttoken.kernels.linear import DenseLinear, Norm
+from firsttoken.kernels.plan import AttentionPlan, KVLayer, Rope, TokenRows
+
+INTERPRETED = not torch.cuda.is_available()
+if INTERPRETED:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before the modules below are imported
+pytest.importorskip("triton")
+
+from firsttoken.kernels.gpu import attend, ops  # noqa: E402
+from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel  # noqa: E402
+from firsttoken.kernels.gpu.launch import Op, Product, table_for  # noqa: E402
+from firsttoken.kernels.gpu.prepare import prepare_rows_kernel  # noqa: E402
+
+DEVICE = "cpu" if INTERPRETED else "cuda"
+DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
+BOUND = 1e-5 if INTERPRETED else 6e-3  # of the relative error
+
+
+@pytest.fixture(autouse=True)
+def _fresh_numbers() -> None:
+    seed = int.from_bytes(os.urandom(4), "little")
+    torch.manual_seed(seed)
+    print(f"seed {seed}")  # shown where a test fails
+
+
+def _random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=DTYPE, device=DEVICE)
+
+
+def _norm(width: int) -> Norm:
+    return Norm((torch.rand(width, device=DEVICE) + 0.5).to(DTYPE), 1e-6)
+
+
+def _linear(out: int, width: int, *, bias: bool) -> DenseLinear:
+    return DenseLinear(_random(out, width) / width**0.5, _random(out) if bias else None)
+
+
+def _wide(norm: Norm) -> Norm:
+    return Norm(norm.weight.double(), norm.eps, norm.folded)
+
+
+def _wide_linear(linear: DenseLinear) -> DenseLinear:
+    return DenseLinear(linear.weight.double(), None if linear.bias is None else linear.bias.double())
+
+
+def _error(actual: Tensor, expected: Tensor) -> float:
+    return float((actual.double() - expected).norm() / expected.norm())
+
+
+MATVECS = [{"bn": 4, "bk": 64, "ahead": ahead} for ahead in (1, 2, 3)] + [{"bn": 1, "bk": 128, "ahead": 2}]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+@pytest.mark.parametrize("shape", MATVECS, ids=lambda s: f"ahead{s['ahead']}-{s['bn']}x{s['bk']}")
+@pytest.mark.parametrize("bias", [False, True])
+def test_matvec_gives_every_product_of_a_layer(rows: int, shape: dict[str, int], bias: bool) -> None:
+    _check_products(rows, k=200, n=37, bias=bias, form="matvec", **shape)  # neither divides its tile
+
+
+@pytest.mark.parametrize("rows", [1, 5, 16])
+@pytest.mark.parametrize("bn", [16, 64])
+@pytest.mark.parametrize("bias", [False, True])
+def test_rows_dot_gives_every_product_of_a_layer(rows: int, bn: int, bias: bool) -> None:
+    _check_products(rows, k=192, n=72, bias=bias, form="dot", bn=bn, bk=64, stages=2)
+
+
+@pytest.mark.parametrize("rows", [17, 65])
+def test_library_products_meet_the_same_reference(rows: int) -> None:
+    _check_products(rows, k=96, n=40, bias=True, form="library")
+
+
+def _check_products(rows: int, *, k: int, n: int, bias: bool, **how: Any) -> None:
+    x, residual = _random(rows, k), _random(rows, n)
+    norm, plain, paired = _norm(k), _linear(n, k, bias=bias), _linear(2 * n, k, bias=bias)
+    folded = Norm(torch.ones_like(norm.weight), norm.eps, folded=True)
+
+    def launch(op: Op) -> Product:
+        return Product(op=op, n=n, k=k, rows=rows, **how)
+
+    for each in (norm, folded):
+        out = ops.norm_linear(x, each, plain, torch.float32, launch=launch("norm_linear"))
+        assert out.dtype == torch.float32
+        assert _error(out, reference.norm_linear(x.double(), _wide(each), _wide_linear(plain))) < BOUND
+    out = ops.norm_linear_swiglu(x, norm, paired, launch=launch("norm_linear_swiglu"))
+    assert _error(out, reference.norm_linear_swiglu(x.double(), _wide(norm), _wide_linear(paired))) < BOUND
+    out = ops.linear_add(x, plain, residual, launch=launch("linear_add"))
+    assert _error(out, reference.linear_add(x.double(), _wide_linear(plain), residual.double())) < BOUND
+
+
+Norms = tuple[Norm | None, Norm | None]
+
+HEADS, KV_HEADS, HEAD_DIM, BLOCK = 8, 2, 64, 16
+WIDTH = (HEADS + 2 * KV_HEADS) * HEAD_DIM
+
+
+class _Paged:
+    """A cache of random keys and values, and sequences with shuffled block tables over it."""
+
+    def __init__(self, sequences: int, longest: int) -> None:
+        blocks = -(-longest // BLOCK)
+        self.kv = KVLayer(*(_random(sequences * blocks + 1, KV_HEADS, BLOCK, HEAD_DIM) for _ in range(2)))
+        self.tables = (torch.randperm(sequences * blocks, device=DEVICE) + 1).view(sequences, blocks).int()
+        angles = torch.rand(longest, HEAD_DIM // 2, device=DEVICE) * 6
+        self.rope = Rope(angles.cos(), angles.sin())
+
+    def slot(self, sequence: int, position: int) -> int:
+        return int(self.tables[sequence, position // BLOCK]) * BLOCK + position % BLOCK
+
+    def plan(self, spans: list[tuple[int, int]], padding: int = 0) -> AttentionPlan:
+        """spans: (tokens already there, new tokens) of sequences 0, 1, ...; `padding` tokens follow."""
+        positions: list[int] = []
+        slots: list[int] = []
+        starts = [0]
+        for sequence, (old, new) in enumerate(spans):
+            positions += range(old, old + new)
+            slots += [self.slot(sequence, p) for p in range(old, old + new)]
+            starts.append(starts[-1] + new)
+        contexts = [old + new for old, new in spans]
+        return AttentionPlan(
+            num_heads=HEADS,
+            scale=HEAD_DIM**-0.5,
+            num_tokens=starts[-1],
+            num_rows=len(spans),
+            num_decode_rows=0,
+            rope_rows=torch.tensor(positions + [0] * padding, device=DEVICE),
+            slots=torch.tensor(slots + [-1] * padding, device=DEVICE),
+            query_start=torch.tensor(starts, dtype=torch.int32, device=DEVICE),
+            context_lens=torch.tensor(contexts, dtype=torch.int32, device=DEVICE),
+            block_tables=self.tables,
+            host_rows=[(starts[i], starts[i + 1], contexts[i]) for i in range(len(spans))],
+        )
+
+    def expected(self, qkv: Tensor, norms: Norms, plan: AttentionPlan) -> tuple[Tensor, KVLayer]:
+        kv = KVLayer(self.kv.k.double(), self.kv.v.double())
+        q_norm, k_norm = (None if norm is None else _wide(norm) for norm in norms)
+        rope = Rope(self.rope.cos.double(), self.rope.sin.double())
+        return reference.attention(qkv.double(), q_norm, k_norm, rope, kv, plan), kv
+
+
+def _token_rows(plan: AttentionPlan, sequences: list[int], *, fused: bool, splits: int, shortest: int) -> TokenRows:
+    tokens = len(sequences)
+    contexts = (plan.rope_rows + 1).int() * (plan.slots >= 0)
+    return TokenRows(
+        count=tokens,
+        fused=fused,
+        contexts=contexts.int(),
+        table_rows=torch.tensor(sequences, dtype=torch.int32, device=DEVICE),
+        tables=plan.block_tables,
+        split_tokens=torch.tensor([shortest], dtype=torch.int32, device=DEVICE),
+        splits=splits,
+        partial=torch.full((tokens, KV_HEADS, splits, 16, HEAD_DIM), float("nan"), device=DEVICE),
+        partial_ml=torch.full((tokens, KV_HEADS, splits, 2, 16), float("nan"), device=DEVICE),
+        arrivals=torch.zeros(tokens, KV_HEADS, dtype=torch.int32, device=DEVICE),
+    )
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+@pytest.mark.parametrize(("splits", "shortest"), [(1, 64), (4, 64), (8, 64), (8, 200)])
+def test_decode_rows_match_and_their_keys_and_values_are_kept(qk_norm: bool, splits: int, shortest: int) -> None:
+    contexts = [1, 63, 64, 65, 200, 333]
+    paged = _Paged(len(contexts), max(contexts))
+    plan = paged.plan([(context - 1, 1) for context in contexts], padding=2)
+    plan.rows = _token_rows(plan, [*range(len(contexts)), 0, 0], fused=True, splits=splits, shortest=shortest)
+    norms: Norms = (_norm(HEAD_DIM), _norm(HEAD_DIM)) if qk_norm else (None, None)
+    qkv = _random(len(contexts) + 2, WIDTH)
+    expected, kv = paged.expected(qkv, norms, plan)
+
+    out = attend.attention(qkv, norms[0], norms[1], paged.rope, paged.kv, plan)
+
+    real = len(contexts)
+    assert _error(out[:real], expected[:real]) < BOUND
+    assert _error(paged.kv.k, kv.k) < BOUND
+    assert _error(paged.kv.v, kv.v) < BOUND
+    assert not plan.rows.arrivals.any(), "the counters are as they were for the next step"
+
+
+def test_tokens_of_one_sequence_each_see_those_before_them() -> None:
+    spans = [(0, 5), (70, 3), (130, 1)]
+    paged = _Paged(3, 140)
+    plan = paged.plan(spans, padding=3)
+    plan.rows = _token_rows(plan, [0] * 5 + [1] * 3 + [2] + [0] * 3, fused=False, splits=4, shortest=64)
+    norms = (_norm(HEAD_DIM), _norm(HEAD_DIM))
+    qkv = _random(12, WIDTH)
+    expected, kv = paged.expected(qkv, norms, plan)
+
+    out = attend.attention(qkv, norms[0], norms[1], paged.rope, paged.kv, plan)
+
+    assert _error(out[:9], expected[:9]) < BOUND
+    assert _error(paged.kv.k, kv.k) < BOUND
+    assert _error(paged.kv.v, kv.v) < BOUND
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(INTERPRETED, reason="the library's attention runs on a GPU only")
+@pytest.mark.parametrize("spans", [[(0, 40)], [(0, 1500)], [(0, 40), (0, 7)], [(64, 30)], [(100, 3), (0, 50), (33, 1)]])
+def test_chunks_through_the_library_match(spans: list[tuple[int, int]]) -> None:
+    paged = _Paged(len(spans), max(old + new for old, new in spans))
+    plan = paged.plan(spans)
+    norms = (_norm(HEAD_DIM), _norm(HEAD_DIM))
+    qkv = _random(plan.num_tokens, WIDTH)
+    expected, _ = paged.expected(qkv, norms, plan)
+
+    out = attend.attention(qkv, norms[0], norms[1], paged.rope, paged.kv, plan)
+
+    assert _error(out, expected) < BOUND
+
+
+def test_gathered_keys_and_values_are_the_sequences_own() -> None:
+    paged = _Paged(3, 100)
+    plan = paged.plan([(0, 100), (0, 17), (0, 64)])
+    keys, values = attend.gather(paged.kv, plan, [(0, 100), (2, 64)])
+    parts = [paged.kv.gather(paged.tables[row], context) for row, context in ((0, 100), (2, 64))]
+    assert torch.equal(keys, torch.cat([k for k, _ in parts]))
+    assert torch.equal(values, torch.cat([v for _, v in parts]))
+
+
+def test_a_step_is_prepared_from_what_the_host_sent() -> None:
+    tables = torch.arange(12, dtype=torch.int32, device=DEVICE).view(3, 4) + 5
+    last_ids = torch.tensor([70, 71, 72], device=DEVICE)
+    inputs = torch.tensor([[9, -1, 0], [2, 1, 0], [17, 3, 0]], dtype=torch.int32, device=DEVICE)
+    token_ids, rope_rows, slots = (torch.full((3,), -7, dtype=torch.int64, device=DEVICE) for _ in range(3))
+    split_tokens = torch.zeros(1, dtype=torch.int32, device=DEVICE)
+    prepare_rows_kernel[(1,)](
+        inputs, last_ids, tables, 4, token_ids, rope_rows, slots, split_tokens, 4,
+        ROWS=3, ROWS_PAD=4, BLOCK=16, BT=8, KV_HEADS=2,
+    )  # fmt: skip
+    assert token_ids.tolist() == [9, 71, 0]
+    assert rope_rows.tolist() == [16, 2, 0]
+    assert slots.tolist() == [int(tables[2, 1]) * 16, int(tables[1, 0]) * 16 + 2, -1]
+    assert split_tokens.item() == 10  # 20 tokens in 2 KV heads over 4 programs
+
+
+def test_greedy_takes_the_lowest_of_equals_and_neither_padding_nor_nan() -> None:
+    logits = torch.randn(4, 5000, device=DEVICE)
+    logits[:, 4500:] = 99.0  # padding
+    logits[0, 7] = logits[0, 4001] = 50.0
+    logits[1, 11] = float("nan")
+    values, ids = (torch.empty(4, 3, dtype=dtype, device=DEVICE) for dtype in (torch.float32, torch.int32))
+    out = torch.empty(4, dtype=torch.int64, device=DEVICE)
+    last_ids = torch.zeros(6, dtype=torch.int64, device=DEVICE)
+    inputs = torch.tensor([[0] * 4, [3, 1, 0, 5], [8, 8, 0, 8]], dtype=torch.int32, device=DEVICE)
+    argmax_slices_kernel[(3, 4)](logits, values, ids, 4500, V=5000, BV=2048, PDL=False)
+    argmax_merge_kernel[(4,)](values, ids, out, inputs, last_ids, 3, ROWS=4, BS=4, PDL=False)
+    expected = logits[:, :4500].nan_to_num(nan=-1e9).argmax(dim=1).tolist()
+    assert out.tolist() == expected
+    assert expected[0] == 7
+    assert last_ids.tolist() == [0, expected[1], 0, expected[0], 0, expected[3]], "row 2 is padding"
+
+
+def test_the_h200_table_covers_a_decode_step_of_the_4b_model() -> None:
+    table = table_for("NVIDIA H200")
+    products: list[tuple[Op, int, int]] = [
+        ("norm_linear", 6144, 2560),
+        ("linear_add", 2560, 4096),
+        ("norm_linear_swiglu", 9728, 2560),
+        ("linear_add", 2560, 9728),
+        ("norm_linear", 151936, 2560),
+    ]
+    for op, n, k in products:
+        assert any((p.op, p.n, p.k, p.rows) == (op, n, k, 1) for p in table.products)
+        assert table.pick(op, n, k, 1).form == "matvec"
+        assert table.pick(op, n, k, 300).form == "library"
+
+
+def test_an_unknown_card_gets_launches_that_fit_any_shape() -> None:
+    table = table_for("NVIDIA GeForce RTX 9999")
+    assert not table.products
+    assert table.pick("norm_linear", 100, 96, 1).form == "matvec"
+    assert table.pick("norm_linear", 100, 96, 8).form == "library", "96 is no multiple of the tile"
+    assert table.pick("norm_linear", 100, 128, 8).form == "dot"
