@@ -176,7 +176,7 @@ def test_a_prompt_waits_where_a_running_sequence_would_soon_be_preempted_for_it(
     run = bench(num_blocks=8, max_model_len=32)
     run.engine.add(request("running", [1] * 5, max_tokens=12, ignore_eos=True))
     run.step()
-    run.engine.add(request("large", [2] * 24, max_tokens=1, ignore_eos=True))
+    run.engine.add(request("large", [2] * 24, max_tokens=8, ignore_eos=True))
     run.run()
     assert run.counter("num_preemptions_total") == 0
 
