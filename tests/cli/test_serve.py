@@ -64,7 +64,7 @@ class Stream:
 
 @pytest.fixture
 def server(tokenizer: str) -> Iterator[Launched]:
-    with launch(http=True, tokenizer_path=tokenizer, api_workers=2) as server:
+    with launch(http=True, tokenizer_path=tokenizer, api_workers=2, drain_seconds=15) as server:
         yield server
 
 
@@ -99,7 +99,7 @@ def test_with_restart_the_health_is_503_until_the_engine_is_back(tokenizer: str)
 
 def test_sigterm_finishes_running_streams_and_refuses_new_ones(server: Launched) -> None:
     url = server.wait_ready()
-    streams = [Stream(url, 60) for _ in range(3)]  # 20 ms a token
+    streams = [Stream(url, 150) for _ in range(3)]  # 20 ms a token
     server.signal(signal.SIGTERM)
     refusals: list[httpx.Response] = []
 

@@ -86,14 +86,23 @@ async def run(config: ServerConfig, listener: socket.socket, status: Status) -> 
         stop = asyncio.create_task(told_to_stop.wait())
         await asyncio.wait({stop, serving}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
+        # With the engine dead there is nothing to wait for but the way of the error events.
+        limit = min(config.drain_seconds, _GOODBYE) if client.state == "dead" else config.drain_seconds
         client.drain()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(client.idle(), config.drain_seconds)
+            await asyncio.wait_for(_answered(client, server), limit)
     finally:
         announcing.cancel()
         client.close()  # what still runs gets an error event now
         server.should_exit = True
         await serving
+
+
+async def _answered(client: EngineClient, server: uvicorn.Server) -> None:
+    """Waits until the engine has nothing more for us and slow readers have taken what there was."""
+    await client.idle()
+    while responses := set(server.server_state.tasks):
+        await asyncio.wait(responses)
 
 
 async def _announce(client: EngineClient, status: Status) -> None:
