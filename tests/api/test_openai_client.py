@@ -22,7 +22,7 @@ async def async_client(server: LiveServer) -> AsyncIterator[AsyncOpenAI]:
         yield made
 
 
-def test_a_chat(client: OpenAI) -> None:
+def test_a_chat_answers_with_usage(client: OpenAI) -> None:
     answer = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hi"}])
     assert answer.choices[0].message.content == HELLO
     assert answer.choices[0].finish_reason == "stop"
@@ -56,7 +56,7 @@ def test_the_clients_stream_helper_puts_the_answer_together(client: OpenAI) -> N
     assert len(answer.choices[0].logprobs.content or []) == len(HELLO)
 
 
-def test_a_completion(client: OpenAI) -> None:
+def test_a_completion_of_id_lists_answers_each_with_logprobs(client: OpenAI) -> None:
     answer = client.completions.create(model="tiny", prompt=[[1, 2, 3], [4]], logprobs=2)
     assert [choice.text for choice in answer.choices] == [HELLO, HELLO]
     assert answer.choices[0].logprobs is not None
