@@ -56,11 +56,12 @@ def demo(port: int) -> None:
             footnote=lambda answer: ceiling_line(answer, ceiling, weight_bytes(server.url)),
         )
         console.print(f"> {QUESTION}", style="bold")
-        if chat.turn(QUESTION) is None:
+        in_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        if chat.turn(QUESTION) is None and not in_terminal:
             raise click.ClickException("The demo model gave no answer; run the demo again.")
         console.print(f"\nThe API is at {client.url} until you leave; from another terminal:")
         console.print(curl_line(client.url), markup=False, soft_wrap=True)
-        if sys.stdin.isatty() and sys.stdout.isatty():
+        if in_terminal:
             chat.run()
         else:
             console.print("\nThere is no terminal to chat in, so the demo ends; `firsttoken serve demo` serves on.")
