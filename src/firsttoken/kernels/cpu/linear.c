@@ -2,6 +2,7 @@
 #include "linear.h"
 
 enum { PLAIN, ADD, SWIGLU };
+enum { MOST_WORK = 1500000 }; /* multiplications between two looks at what is left: some tens of microseconds */
 
 typedef struct {
     const ft_linear *w;
@@ -76,7 +77,9 @@ static int run(const ft_linear *w, const float *x, int64_t rows, const float *no
     p.slab = (192 << 10) / w->in / TILE * TILE;
     if (p.slab < 4 * TILE) p.slab = 4 * TILE;
     const int64_t count = p.blocks * ((rows + p.slab - 1) / p.slab);
-    const int64_t chunk = count / (ft_thread_count() * 6);
+    int64_t chunk = count / (ft_thread_count() * 6);
+    const int64_t work = w->in * ROWS * (rows < p.slab ? rows : p.slab) * (kind == SWIGLU ? 2 : 1);
+    if (chunk > MOST_WORK / work) chunk = MOST_WORK / work;
     ft_parallel(piece, &p, count, chunk < 1 ? 1 : chunk);
     ft_leave();
     return 0;

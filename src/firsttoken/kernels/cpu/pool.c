@@ -10,6 +10,7 @@
 enum { MAX_WORKERS = 255, OPEN = 1 << 16, ACTIVE = OPEN - 1 };
 
 static const int64_t SPIN_NS = 60000; /* longer than the host code between two ops of a step */
+static const int64_t LATE_NS = 250000;
 
 static struct {
     ft_task task;
@@ -20,6 +21,7 @@ static struct {
     _Atomic int sleepers;    /* workers waiting on `wake` */
     _Atomic int waiting;     /* the caller waits on `done` */
     _Atomic int stop;
+    int alone, pause, good;  /* ops without workers still to come, the last such pause, ops in time since */
     int workers;
     pthread_t threads[MAX_WORKERS];
 } pool;
@@ -65,6 +67,7 @@ static void wait_for_news(uint64_t epoch) {
             if (is_news(atomic_load(&pool.state), epoch) || atomic_load(&pool.stop)) return;
             relax();
         }
+        sched_yield(); /* whoever waits for this core, perhaps the caller itself, goes first */
     } while (now_ns() < deadline);
     pthread_mutex_lock(&lock);
     atomic_fetch_add(&pool.sleepers, 1);
@@ -103,6 +106,7 @@ static void finish(void) {
         relax();
         state = atomic_load(&pool.state);
         if (i % 64) continue;
+        sched_yield();
         if (!deadline) deadline = now_ns() + SPIN_NS;
         if (now_ns() < deadline) continue;
         pthread_mutex_lock(&lock);
@@ -111,6 +115,20 @@ static void finish(void) {
         atomic_store(&pool.waiting, 0);
         pthread_mutex_unlock(&lock);
         return;
+    }
+}
+
+/* When another program takes the core of a worker inside a piece, everyone waits for a time slice of it, some
+ * milliseconds. So a late worker costs the pool a pause, longer each time it happens again. */
+static void judge(int64_t own_ns, int64_t waited_ns) {
+    static const int FIRST_PAUSE = 32, LONGEST_PAUSE = 1024, GOOD_OPS = 500;
+    if (waited_ns > LATE_NS + own_ns / 4) {
+        pool.pause = pool.pause ? pool.pause * 2 : FIRST_PAUSE;
+        if (pool.pause > LONGEST_PAUSE) pool.pause = LONGEST_PAUSE;
+        pool.alone = pool.pause;
+        pool.good = 0;
+    } else if (++pool.good >= GOOD_OPS) {
+        pool.pause = 0;
     }
 }
 
@@ -146,7 +164,7 @@ static void start_workers(int workers) {
 }
 
 void ft_parallel(ft_task task, void *context, int64_t count, int64_t chunk) {
-    if (wanted_threads == 1 || count <= chunk) {
+    if (wanted_threads == 1 || count <= chunk || (pool.alone && pool.alone--)) {
         task(context, 0, count);
         return;
     }
@@ -163,8 +181,11 @@ void ft_parallel(ft_task task, void *context, int64_t count, int64_t chunk) {
         pthread_cond_broadcast(&wake);
         pthread_mutex_unlock(&lock);
     }
+    const int64_t begin = now_ns();
     work();
+    const int64_t own = now_ns();
     finish();
+    judge(own - begin, now_ns() - own);
 }
 
 int ft_thread_count(void) { return wanted_threads; }
