@@ -15,19 +15,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
 
 from firsttoken.cli.local_server import free_port, local_server
-from firsttoken.machine.ceilings import measure_memory
+from firsttoken.machine.ceilings import memory_ceiling
 from firsttoken.machine.host import read_host
 from firsttoken.model.hub import resolve
 
 WORKER = Path(__file__).resolve().parent / "peer_worker.py"
 PEERS = ("transformers float32", "llama.cpp Q4_1", "ctranslate2 int8")
 NEED_PREPARING = {"transformers float32", "ctranslate2 int8"}  # llama.cpp reads the GGUF file itself
+
+WEIGHT_BYTES: dict[str, int] = {}  # read a token, as our servers say of themselves
 
 Ids = list[int]
 
@@ -99,18 +101,15 @@ def ask_server(port: int, model: str) -> Ask:
 
 
 @contextmanager
-def firsttoken(model: Path, flags: list[str]) -> Iterator[Ask]:
+def firsttoken(name: str, model: Path, flags: list[str]) -> Iterator[Ask]:
     port = free_port(0)
     with local_server([str(model), *flags], port=port):
-        yield ask_server(port, served_name(port))
-
-
-def served_name(port: int) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request("GET", "/v1/models")
-    name = json.loads(connection.getresponse().read())["data"][0]["id"]
-    connection.close()
-    return str(name)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", "/v1/models")
+        card = json.loads(connection.getresponse().read())["data"][0]
+        connection.close()
+        WEIGHT_BYTES[name] = card["weight_bytes"]
+        yield ask_server(port, card["id"])
 
 
 # --- peers, in processes of their own environment ---
@@ -153,34 +152,58 @@ def peer(python: str, name: str, model: Path, folder: Path, threads: int) -> Ite
 # --- rounds ---
 
 
-def measure(start: Contestant, rng: random.Random) -> list[float]:
-    """The five figures of one contestant in one round, in the table's order."""
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one contestant showed in one round."""
+
+    speed: float  # tok/s at batch 1
+    short: float  # TTFT of 32 tokens, seconds
+    long: float  # TTFT of 512 tokens, seconds
+    eight: float  # tok/s of eight at once
+    launch: float  # launch to first token, seconds
+    first: float  # TTFT of the very first request, seconds
+    tenth: float  # of the tenth
+
+
+def measure(start: Contestant, rng: random.Random) -> Figures:
+    """One contestant in one round, launched anew and alone."""
     launched = time.perf_counter()
     with start() as ask:
-        before = time.perf_counter()
-        launch = before - launched + ask([prompt(rng, 32)], 1).ttft
+        loaded = time.perf_counter() - launched
+        firsts = [ask([prompt(rng, 32)], 1).ttft for _ in range(10)]
         single = ask([prompt(rng, 32)], 128)
         long = ask([prompt(rng, 512)], 1)
         ask([prompt(rng, 64) for _ in range(8)], 2)
         eight = ask([prompt(rng, 64) for _ in range(8)], 64)
-    speed = (single.tokens - 1) / (single.seconds - single.ttft)
-    return [speed, single.ttft, long.ttft, eight.tokens / eight.seconds, launch]
+    return Figures(
+        speed=(single.tokens - 1) / (single.seconds - single.ttft),
+        short=single.ttft,
+        long=long.ttft,
+        eight=eight.tokens / eight.seconds,
+        launch=loaded + firsts[0],
+        first=firsts[0],
+        tenth=firsts[-1],
+    )
+
+
+def median(rounds: list[Figures]) -> Figures:
+    return Figures(*(statistics.median(column) for column in zip(*map(astuple, rounds), strict=True)))
 
 
 def present(python: str | None, name: str) -> bool:
-    if python is None:
-        return False
-    done = subprocess.run([python, str(WORKER), "check", name], capture_output=True, text=True)
-    print(f"{name}: {'version ' + done.stdout.strip() if done.returncode == 0 else 'absent'}", file=sys.stderr)
-    return done.returncode == 0
+    """Whether a peer can be imported; says so."""
+    version = ""
+    if python is not None:
+        done = subprocess.run([python, str(WORKER), "check", name], capture_output=True, text=True)
+        version = done.stdout.strip() if done.returncode == 0 else ""
+    print(f"{name}: {'version ' + version if version else 'absent'}", file=sys.stderr)
+    return bool(version)
 
 
 def contestants(options: argparse.Namespace, model: Path, folder: Path) -> dict[str, Contestant]:
     threads = read_host().cores
-    found: dict[str, Contestant] = {
-        "firsttoken, default": partial(firsttoken, model, []),
-        "firsttoken, float32": partial(firsttoken, model, ["--dtype", "float32"]),
-    }
+    forms = {"firsttoken, default": [], "firsttoken, float32": ["--dtype", "float32"]}
+    found: dict[str, Contestant] = {name: partial(firsttoken, name, model, flags) for name, flags in forms.items()}
     python: str | None = options.peers_python
     names = [name for name in PEERS if present(python, name)]
     if python and set(names) & NEED_PREPARING:
@@ -190,6 +213,15 @@ def contestants(options: argparse.Namespace, model: Path, folder: Path) -> dict[
         assert python is not None
         found[name] = partial(peer, python, name, model, folder, threads)
     return {name: start for name, start in found.items() if not options.only or options.only in name}
+
+
+def weight_file(name: str, model: Path, folder: Path) -> Path:
+    """The file whose bytes a peer reads for each token."""
+    files = {
+        "transformers float32": folder / "float32" / "model.safetensors",
+        "ctranslate2 int8": folder / "ctranslate2" / "model.bin",
+    }
+    return files.get(name, model)
 
 
 def processor() -> str:
@@ -211,22 +243,31 @@ def main() -> None:
     parser.add_argument("--only", help="contestants whose name holds this")
     options = parser.parse_args()
     model = resolve(options.model)
-    memory = measure_memory()
+    memory = memory_ceiling()
     with tempfile.TemporaryDirectory(prefix="peers-") as name:
-        everyone = contestants(options, model, Path(name))
-        results: dict[str, list[list[float]]] = {name: [] for name in everyone}
+        folder = Path(name)
+        everyone = contestants(options, model, folder)
+        results: dict[str, list[Figures]] = {name: [] for name in everyone}
         for number in range(options.rounds):
             for name, start in everyone.items():
                 figures = measure(start, random.Random(f"{number} {name}"))
                 results[name].append(figures)
-                print(f"round {number + 1}: {name}: {' '.join(f'{f:.2f}' for f in figures)}", file=sys.stderr)
-    print(f"{date.today()}, {processor()}, commit {commit()}, medians of {options.rounds} interleaved rounds")
-    print(f"Memory reads {memory.bytes_per_second / 1e9:.1f} GB/s with {memory.threads} threads.\n")
-    print("| | batch 1, tok/s | TTFT 32, s | TTFT 512, s | eight at once, tok/s | launch to first token, s |")
-    print("|---|---|---|---|---|---|")
+                print(f"round {number + 1}: {name}: {' '.join(f'{f:.2f}' for f in astuple(figures))}", file=sys.stderr)
+        sizes = {name: weight_file(name, model, folder).stat().st_size for name in everyone if name in PEERS}
+    print(f"{date.today()}, {processor()}, commit {commit()}, medians of {options.rounds} interleaved rounds.")
+    print(f"Memory reads {memory.bytes_per_second / 1e9:.1f} GB/s with {memory.threads} threads, at best.\n")
+    print(
+        "| | batch 1, tok/s | its ceiling | TTFT 32, s | TTFT 512, s | eight at once, tok/s | launch to first token, s "
+        "| first and tenth TTFT, ms |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for name, rounds in results.items():
-        speed, short, long, eight, launch = (statistics.median(column) for column in zip(*rounds, strict=True))
-        print(f"| {name} | {speed:.0f} | {short:.2f} | {long:.2f} | {eight:.0f} | {launch:.1f} |")
+        f = median(rounds)
+        size = sizes.get(name) or WEIGHT_BYTES[name]
+        print(
+            f"| {name} | {f.speed:.0f} | {memory.decode_ceiling(size):.0f} | {f.short:.3f} | {f.long:.2f} "
+            f"| {f.eight:.0f} | {f.launch:.1f} | {f.first * 1000:.0f}, {f.tenth * 1000:.0f} |"
+        )
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ def llama_cpp_as_is(model: Path, folder: Path, threads: int) -> Generate:
     params = c.llama_context_default_params()
     params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = 8 * 256, 2048, 512, 8
     params.n_threads = params.n_threads_batch = threads
+    params.kv_unified = True  # one cache for all, or a sequence would get an eighth of it
     context = c.llama_init_from_model(weights, params)
     batch = c.llama_batch_init(2048, 0, 8)
 
