@@ -80,9 +80,10 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(change: dict[str, Any], s
 
 
 def test_a_sliding_window_that_changes_nothing_is_accepted() -> None:
-    parse_config(tiny_config(use_sliding_window=False, sliding_window=64))
-    parse_config(tiny_config(use_sliding_window=True, sliding_window=1024, max_window_layers=1))
-    parse_config(tiny_config(use_sliding_window=True, sliding_window=64, max_window_layers=2))
+    plain = parse_config(tiny_config())
+    assert parse_config(tiny_config(use_sliding_window=False, sliding_window=64)) == plain
+    assert parse_config(tiny_config(use_sliding_window=True, sliding_window=1024, max_window_layers=1)) == plain
+    assert parse_config(tiny_config(use_sliding_window=True, sliding_window=64, max_window_layers=2)) == plain
 
 
 def test_end_ids_are_those_of_both_files_in_order() -> None:

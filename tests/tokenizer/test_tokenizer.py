@@ -105,7 +105,9 @@ def test_warming_counts_the_ids(sentencepiece_folder: Path) -> None:
 
 
 def test_warming_survives_a_template_that_wants_other_messages(sentencepiece_folder: Path) -> None:
-    Tokenizer.load(sentencepiece_folder, chat_template="{{ raise_exception('no') }}").warm()
+    tokenizer = Tokenizer.load(sentencepiece_folder, chat_template="{{ raise_exception('no') }}")
+    tokenizer.warm()
+    assert "id_limit" in vars(tokenizer)
 
 
 def test_a_template_may_come_from_a_file(sentencepiece_folder: Path, tmp_path: Path) -> None:
