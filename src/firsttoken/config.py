@@ -24,7 +24,7 @@ class EngineConfig:
     max_model_len: int | None = None  # None is "auto": the largest that fits
     max_num_batched_tokens: int | None = None  # None: chosen by device
     max_num_seqs: int | None = None  # None: chosen by device
-    max_step_ms: float | None = None  # prefill chunks beside decoding rows are cut to this
+    max_step_ms: float | None = None  # prefill chunks beside decoding rows are cut to this; None: chosen by device
     max_queue: int = 1024  # requests waiting, beyond those running
     gpu_memory_utilization: float = 0.9
     kv_cache_memory: int | None = None  # bytes; wins over gpu_memory_utilization

@@ -93,6 +93,7 @@ class TinyEngine:
             rope,
             make_kv_cache(config, num_blocks, BLOCK_SIZE, torch.float32, torch.device("cpu")),
             max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=MAX_LEN,
             token_id_limit=limit,
             eos_token_ids=config.eos_token_ids,

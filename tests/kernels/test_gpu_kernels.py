@@ -11,7 +11,7 @@ from torch import Tensor
 
 from firsttoken.kernels import reference
 from firsttoken.kernels.linear import DenseLinear, Norm
-from firsttoken.kernels.plan import AttentionPlan, KVLayer, Rope, TokenRows
+from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
 
 INTERPRETED = not torch.cuda.is_available()
 if INTERPRETED:
@@ -202,14 +202,35 @@ def test_tokens_of_one_sequence_each_see_those_before_them() -> None:
     assert _error(paged.kv.v, kv.v) < BOUND
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(INTERPRETED, reason="the library's attention runs on a GPU only")
-@pytest.mark.parametrize("spans", [[(0, 40)], [(0, 1500)], [(0, 40), (0, 7)], [(64, 30)], [(100, 3), (0, 50), (33, 1)]])
-def test_chunks_through_the_library_match(spans: list[tuple[int, int]]) -> None:
+CHUNKS = [[(0, 40)], [(0, 40), (0, 7)], [(64, 30)], [(100, 3), (0, 50), (33, 1), (31, 33)]]
+
+
+@pytest.mark.parametrize("spans", CHUNKS, ids=str)
+def test_chunks_see_what_was_cached_and_their_own_past(spans: list[tuple[int, int]]) -> None:
     paged = _Paged(len(spans), max(old + new for old, new in spans))
-    plan = paged.plan(spans)
+    plan = paged.plan(spans, padding=5)
+    sequences = [sequence for sequence, (_, new) in enumerate(spans) for _ in range(new)] + [0] * 5
+    plan.chunks = _chunk_tiles(plan, sequences, padding=2)
     norms = (_norm(HEAD_DIM), _norm(HEAD_DIM))
-    qkv = _random(plan.num_tokens, WIDTH)
+    qkv = _random(len(sequences), WIDTH)
+    expected, kv = paged.expected(qkv, norms, plan)
+
+    out = attend.attention(qkv, norms[0], norms[1], paged.rope, paged.kv, plan)
+
+    assert _error(out[: plan.num_tokens], expected[: plan.num_tokens]) < BOUND
+    assert _error(paged.kv.k, kv.k) < BOUND
+    assert _error(paged.kv.v, kv.v) < BOUND
+
+
+def test_decode_rows_and_chunks_share_a_step() -> None:
+    spans = [(70, 1), (9, 1), (0, 45), (20, 12)]
+    paged = _Paged(len(spans), 80)
+    plan = paged.plan(spans)
+    sequences = [sequence for sequence, (_, new) in enumerate(spans) for _ in range(new)]
+    plan.rows = _token_rows(plan, sequences[:2], fused=True, splits=4, shortest=64)
+    plan.chunks = _chunk_tiles(plan, sequences, first=2)
+    norms = (_norm(HEAD_DIM), _norm(HEAD_DIM))
+    qkv = _random(len(sequences), WIDTH)
     expected, _ = paged.expected(qkv, norms, plan)
 
     out = attend.attention(qkv, norms[0], norms[1], paged.rope, paged.kv, plan)
@@ -217,13 +238,39 @@ def test_chunks_through_the_library_match(spans: list[tuple[int, int]]) -> None:
     assert _error(out, expected) < BOUND
 
 
-def test_gathered_keys_and_values_are_the_sequences_own() -> None:
-    paged = _Paged(3, 100)
-    plan = paged.plan([(0, 100), (0, 17), (0, 64)])
-    keys, values = attend.gather(paged.kv, plan, [(0, 100), (2, 64)])
-    parts = [paged.kv.gather(paged.tables[row], context) for row, context in ((0, 100), (2, 64))]
-    assert torch.equal(keys, torch.cat([k for k, _ in parts]))
-    assert torch.equal(values, torch.cat([v for _, v in parts]))
+def test_the_library_takes_the_beginning_of_a_fresh_prompt() -> None:
+    paged = _Paged(1, 100)
+    plan = paged.plan([(0, 100)])
+    plan.chunks = _chunk_tiles(plan, [0] * 100, first=64, library=(0, 64))
+    norms = (_norm(HEAD_DIM), _norm(HEAD_DIM))
+    qkv = _random(100, WIDTH)
+    expected, _ = paged.expected(qkv, norms, plan)
+
+    out = attend.attention(qkv, norms[0], norms[1], paged.rope, paged.kv, plan)
+
+    assert _error(out, expected) < BOUND
+
+
+def _chunk_tiles(
+    plan: AttentionPlan,
+    sequences: list[int],
+    *,
+    first: int = 0,
+    padding: int = 0,
+    library: tuple[int, int] | None = None,
+) -> ChunkTiles:
+    tiles: list[tuple[int, int]] = []
+    for start, end, _ in plan.host_rows:
+        begin = max(start, first)
+        tiles += [(token, min(attend.CHUNK_TILE, end - token)) for token in range(begin, end, attend.CHUNK_TILE)]
+    tiles += [(0, 0)] * padding
+    return ChunkTiles(
+        tiles=torch.tensor(tiles, dtype=torch.int32, device=DEVICE).T.contiguous(),
+        contexts=((plan.rope_rows + 1) * (plan.slots >= 0)).int(),
+        table_rows=torch.tensor(sequences, dtype=torch.int32, device=DEVICE),
+        tables=plan.block_tables,
+        library=library,
+    )
 
 
 def test_a_step_is_prepared_from_what_the_host_sent() -> None:
@@ -233,8 +280,8 @@ def test_a_step_is_prepared_from_what_the_host_sent() -> None:
     token_ids, rope_rows, slots = (torch.full((3,), -7, dtype=torch.int64, device=DEVICE) for _ in range(3))
     split_tokens = torch.zeros(1, dtype=torch.int32, device=DEVICE)
     prepare_rows_kernel[(1,)](
-        inputs, last_ids, tables, 4, token_ids, rope_rows, slots, split_tokens, 4,
-        ROWS=3, ROWS_PAD=4, BLOCK=16, BT=8, KV_HEADS=2,
+        inputs, last_ids, tables, 4, token_ids, rope_rows, slots, split_tokens, 4, 3, 2,
+        ROWS_PAD=4, BLOCK=16, BT=8, KV_HEADS=2,
     )  # fmt: skip
     assert token_ids.tolist() == [9, 71, 0]
     assert rope_rows.tolist() == [16, 2, 0]

@@ -19,6 +19,8 @@ from firsttoken.machine.host import read_host
 # keep: GGUF blocks that the CPU kernels can multiply stay as they are, everything else is rounded to int8
 WeightForm = Literal["dense", "keep", "int8", "int4"]
 
+MAX_STEP_MS = 45.0  # on a GPU: streams beside a long prompt stay fluent, and the prompt loses a few per cent
+
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _BYTES_PER_WEIGHT: dict[WeightForm, float] = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}  # scales included
 
@@ -35,6 +37,7 @@ class Placement:
     cpu_threads: int | None  # None on a GPU
     max_num_seqs: int
     max_num_batched_tokens: int
+    max_step_ms: float | None  # of a step that decodes and prefills
     graphs: bool  # steps of few tokens run as CUDA graphs
 
     @property
@@ -64,6 +67,7 @@ def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str |
         cpu_threads=_threads(config) if device.type == "cpu" else None,
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
+        max_step_ms=config.max_step_ms or (MAX_STEP_MS if device.type == "cuda" else None),
         graphs=device.type == "cuda" and dtype.itemsize == 2 and has_triton() and not config.enforce_eager,
     )
 
@@ -140,7 +144,7 @@ def _batch_limits(config: EngineConfig, device: torch.device) -> tuple[int, int]
         seqs, tokens = 32, 2048
     else:
         total = torch.cuda.get_device_properties(device).total_memory
-        seqs, tokens = (256, 8192) if total > 40 * GIB else (128, 4096) if total > 20 * GIB else (64, 2048)
+        seqs, tokens = (256, 32768) if total > 40 * GIB else (128, 8192) if total > 20 * GIB else (64, 4096)
     asked_seqs, asked_tokens = config.max_num_seqs, config.max_num_batched_tokens
     if asked_seqs is not None and asked_tokens is not None and asked_tokens < asked_seqs:
         raise ConfigError(

@@ -32,7 +32,7 @@ from firsttoken.types import EngineInfo
 
 Progress = Callable[[str, float], None]  # phase, fraction of the whole start
 
-WARM_UP_SECONDS = 0.3  # after which no longer prefill is timed
+WARM_UP_SECONDS, GPU_WARM_UP_SECONDS = 0.3, 2.5  # after which no longer prefill is timed
 _SHARES = {
     "config": (0.0, 0.02),
     "device": (0.02, 0.05),
@@ -93,7 +93,7 @@ class _Loader:
         limits = SchedulerLimits(
             max_num_batched_tokens=placement.max_num_batched_tokens,
             max_num_seqs=placement.max_num_seqs,
-            max_step_ms=config.max_step_ms,
+            max_step_ms=placement.max_step_ms,
             step_cost=cost,
         )
         engine = Engine(
@@ -167,6 +167,7 @@ class _Loader:
             rope,
             kv,
             max_num_seqs=placement.max_num_seqs,
+            max_num_batched_tokens=placement.max_num_batched_tokens,
             max_model_len=plan.max_model_len,
             token_id_limit=limit,
             eos_token_ids=model.eos_token_ids,
@@ -177,6 +178,7 @@ class _Loader:
         return runner, rope
 
     def _warm(self, runner: ModelRunner, placement: Placement, plan: MemoryPlan) -> StepCost:
+        on_gpu = placement.device.type == "cuda"
         warm_up = WarmUp(
             runner,
             num_blocks=plan.num_blocks,
@@ -184,8 +186,9 @@ class _Loader:
             max_num_seqs=placement.max_num_seqs,
             max_tokens=placement.max_num_batched_tokens,
             max_len=plan.max_model_len,
+            twice=on_gpu,
         )
-        return StepCost.fit(warm_up.run(WARM_UP_SECONDS))
+        return StepCost.fit(warm_up.run(GPU_WARM_UP_SECONDS if on_gpu else WARM_UP_SECONDS))
 
     def _info(
         self, model: ModelConfig, decoder: Decoder, placement: Placement, plan: MemoryPlan, limit: int

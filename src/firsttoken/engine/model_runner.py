@@ -16,16 +16,16 @@ from firsttoken.engine.step_lane import InlineLane, Lane, ThreadLane
 from firsttoken.engine.step_plan import StepPlan, StepResult
 from firsttoken.errors import OutOfMemory
 from firsttoken.kernels import sampling
-from firsttoken.kernels.plan import AttentionPlan, KVLayer, TokenRows
+from firsttoken.kernels.gpu import on_gpu
+from firsttoken.kernels.plan import KVLayer
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.decoder import Decoder
 from firsttoken.model.rope import RopeTable
 from firsttoken.types import TokenLogprob
 
 if TYPE_CHECKING:
-    from firsttoken.engine.cuda_graphs import StepGraphs
+    from firsttoken.engine.cuda_steps import CudaSteps
 
-_EAGER_SPLITS, _EAGER_SPLIT_TOKENS = 8, 256  # of decode rows in a step without a graph
 _PROMPT_LOGPROB_ROWS = 256  # logits of a long prompt are made this many rows at a time
 
 Scored = tuple[Tensor, Tensor, Tensor, Tensor]  # as `kernels.sampling.logprobs` gives
@@ -63,6 +63,7 @@ class ModelRunner:
         kv: Many[KVLayer],
         *,
         max_num_seqs: int,
+        max_num_batched_tokens: int,
         max_model_len: int,
         token_id_limit: int,
         eos_token_ids: tuple[int, ...] = (),
@@ -93,21 +94,23 @@ class ModelRunner:
             if torch_threads is not None:
                 torch.set_num_threads(torch_threads)
 
-        self._graphs: StepGraphs | None = None
-        if graphs:
-            from firsttoken.engine.cuda_graphs import StepGraphs
+        self._cuda: CudaSteps | None = None
+        if on_gpu(decoder.embedding):
+            from firsttoken.engine.cuda_steps import CudaSteps
 
             with torch.inference_mode():
-                self._graphs = StepGraphs(
+                self._cuda = CudaSteps(
                     decoder,
-                    rope.rows(*(torch.zeros(1, dtype=torch.int64, device=self._device) for _ in range(2)))[0],
+                    rope,
                     kv,
                     self._last_ids,
                     table_shape=self._builder.table_shape,
+                    max_tokens=max_num_batched_tokens,
                     vocabulary=token_id_limit,
                     scale=self._scale,
                 )
-                self._graphs.capture()
+                if graphs:
+                    self._cuda.capture()
 
         self._lane: Lane[_StepOutput] = InlineLane() if self._device.type == "cuda" else ThreadLane(prepare)
         self._launched: list[StepPlan] = []
@@ -143,30 +146,11 @@ class ModelRunner:
         self._lane.close()
 
     def forward(self, batch: Batch) -> Tensor:
-        """Hidden states [tokens, hidden] of a batch; writes its keys and values."""
+        """Hidden states [tokens, hidden] of a batch; writes its keys and values. For a CPU, and for plain torch."""
         token_ids = batch.input_ids(self._last_ids)
         rope, rows = self._rope.rows(to_device(batch.positions, self._device), to_device(batch.lengths, self._device))
         plan = batch.attention_plan(rows, self.decoder.config.num_heads, self._scale)
-        if self._device.type == "cuda" and batch.num_decode_rows:
-            plan.rows = self._single_rows(batch, plan)
         return self.decoder.forward(token_ids, self.kv, plan, rope)
-
-    def _single_rows(self, batch: Batch, plan: AttentionPlan) -> TokenRows:
-        """The decode rows of a step without a graph, for the GPU's split attention."""
-        count, cache = batch.num_decode_rows, self.kv[0]
-        shape, device = (count, cache.num_kv_heads, _EAGER_SPLITS), self._device
-        return TokenRows(
-            count=count,
-            fused=True,
-            contexts=plan.context_lens,
-            table_rows=torch.arange(count, dtype=torch.int32, device=device),
-            tables=plan.block_tables,
-            split_tokens=torch.full((1,), _EAGER_SPLIT_TOKENS, dtype=torch.int32, device=device),
-            splits=_EAGER_SPLITS,
-            partial=torch.empty(*shape, 16, cache.head_dim, dtype=torch.float32, device=device),
-            partial_ml=torch.empty(*shape, 2, 16, dtype=torch.float32, device=device),
-            arrivals=torch.zeros(count, cache.num_kv_heads, dtype=torch.int32, device=device),
-        )
 
     def logits(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Float32 logits [sampling rows, vocab]."""
@@ -180,42 +164,19 @@ class ModelRunner:
         self._last_ids[to_device(step.slots, self._device)] = sampled.ids
         return sampled
 
-    def _graphed(self, batch: Batch, step: SamplingStep) -> tuple[Tensor, Sampled | None] | None:
-        """A step through a graph: hidden states and what was sampled; None where no graph takes it."""
-        assert self._graphs is not None
-        self._graphs.update_tables(batch)
-        picked = self._graphs.pick(batch)
-        if picked is None:
-            return None
-        graph, decode = picked
-        self._graphs.forward(graph, batch)
-        tokens = len(batch.token_ids)
-        hidden = graph.hidden[:tokens]
-        if not batch.sampling_rows:
-            self._sampler.reset(step)
-            return hidden, None
-        if not decode or len(batch.sampling_rows) < tokens:
-            return hidden, self.sample(self.logits(hidden, batch), step)
-        assert graph.logits is not None
-        assert graph.ids is not None
-        assert graph.choose is not None
-        if step.groups:
-            return hidden, self.sample(graph.logits[:tokens], step)
-        self._sampler.reset(step)
-        graph.choose.replay()
-        return hidden, Sampled(graph.ids[:tokens], None)
-
     @torch.inference_mode()
     def _run(self, plan_rows: int, batch: Batch, step: SamplingStep) -> _StepOutput:
-        graphed = None if self._graphs is None else self._graphed(batch, step)
-        if graphed is not None:
-            hidden, sampled = graphed
+        stepped = None if self._cuda is None else self._cuda.run(batch)
+        hidden = self.forward(batch) if stepped is None else stepped.hidden
+        sampled = None
+        if not batch.sampling_rows:
+            self._sampler.reset(step)
+        elif self._cuda is None or stepped is None or stepped.greedy is None or step.groups:
+            logits = None if stepped is None else stepped.logits
+            sampled = self.sample(self.logits(hidden, batch) if logits is None else logits, step)
         else:
-            hidden, sampled = self.forward(batch), None
-            if batch.sampling_rows:
-                sampled = self.sample(self.logits(hidden, batch), step)
-            else:
-                self._sampler.reset(step)
+            self._sampler.reset(step)
+            sampled = Sampled(self._cuda.choose(stepped.greedy, len(batch.sampling_rows)), None)
         prompt = [self._score(hidden, wanted) for wanted in batch.prompt_logprobs]
         if self._device.type != "cuda":
             return _StepOutput(plan_rows, batch, step, sampled, prompt, None)

@@ -19,7 +19,8 @@ _PATHS = (  # one of each way to choose a token
     SamplingParams(repetition_penalty=1.1, presence_penalty=0.1, frequency_penalty=0.1),
     SamplingParams(temperature=0.0, logit_bias={0: -1.0}, logprobs=5, prompt_logprobs=1),
 )
-_LENGTHS = (16, 64, 256, 1024)  # prefills, while time lasts
+_LENGTHS = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)  # prefills, while time lasts
+_CONTINUED = ((1024, 3072), (1024, 15360))  # chunks over what is cached already: (tokens, cached), likewise
 _ROWS = (1, 2, 8)  # decodes
 
 
@@ -27,13 +28,23 @@ class WarmUp:
     """Runs made-up sequences over the empty KV pool; what they leave there is never read."""
 
     def __init__(
-        self, runner: Runner, *, num_blocks: int, block_size: int, max_num_seqs: int, max_tokens: int, max_len: int
+        self,
+        runner: Runner,
+        *,
+        num_blocks: int,
+        block_size: int,
+        max_num_seqs: int,
+        max_tokens: int,
+        max_len: int,
+        twice: bool = False,
     ) -> None:
+        """`twice`: every step is timed on its second run too, where the first one compiles or looks for kernels."""
         self._runner = runner
         self._num_blocks = num_blocks
         self._block_size = block_size
         self._max_num_seqs = max_num_seqs
         self._max_tokens = min(max_tokens, max_len)
+        self._twice = twice
         self._step = -1  # counts down: real steps count up from 0
 
     def run(self, budget: float) -> list[tuple[StepLoad, float]]:
@@ -53,13 +64,18 @@ class WarmUp:
             if length > self._max_tokens or time.perf_counter() - start + expected > budget:
                 break
             points.append(self._time([self._prefill(0, length, _GREEDY)]))
+        for tokens, cached in _CONTINUED:
+            expected = points[-1][1] / 1000
+            if tokens + cached > self._max_tokens or time.perf_counter() - start + expected > budget:
+                break
+            points.append(self._time([self._continued(tokens, cached)]))
         for params in _PATHS:
             self._time([self._prefill(0, 4, params)])
         return points
 
     def _time(self, rows: list[PlanRow]) -> tuple[StepLoad, float]:
         best = float("inf")
-        for _ in range(2 if rows[0].num_tokens == 1 else 1):
+        for _ in range(2 if rows[0].num_tokens == 1 or self._twice else 1):
             begin = time.perf_counter()
             self._runner.launch(StepPlan(self._step, tuple(rows)))
             result = self._runner.collect()
@@ -84,6 +100,9 @@ class WarmUp:
     def _prefill(self, slot: int, length: int, params: SamplingParams) -> PlanRow:
         length = min(length, self._max_tokens, self._num_blocks * self._block_size)
         return PlanRow(self._sequence(slot, length, params), 0, 0, length, True, True)
+
+    def _continued(self, tokens: int, cached: int) -> PlanRow:
+        return PlanRow(self._sequence(0, cached + tokens, _GREEDY), 0, cached, tokens, True, True)
 
     def _sequence(self, slot: int, length: int, params: SamplingParams) -> Sequence:
         ids = [0] * length

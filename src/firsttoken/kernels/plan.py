@@ -66,6 +66,17 @@ class TokenRows:
     arrivals: Tensor  # [count, kv_heads] int32, zero between steps
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkTiles:
+    """Prompt tokens on a GPU, cut into tiles of neighbours. The per-token tensors are indexed by the batch's tokens."""
+
+    tiles: Tensor  # [2, tiles] int32: first token and count; 0 is padding
+    contexts: Tensor  # [tokens] int32, the token itself included
+    table_rows: Tensor  # [tokens] int32, row of `tables`
+    tables: Tensor  # [sequences, width] int32 block tables
+    library: tuple[int, int] | None = None  # tokens of a prompt's beginning that the library's kernel takes instead
+
+
 @dataclass(slots=True)
 class AttentionPlan:
     """One step's batch as attention sees it. Tensors live on the model's device; host copies steer Python.
@@ -87,3 +98,4 @@ class AttentionPlan:
     block_tables: Tensor  # [rows, max_blocks] int32
     host_rows: list[tuple[int, int, int]]  # (query start, query end, context) a real row
     rows: TokenRows | None = None  # on a GPU only
+    chunks: ChunkTiles | None = None  # likewise

@@ -6,9 +6,9 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "single"])
 def prepare_rows_kernel(
-    inputs,  # [3, rows] int32: token id (-1: the slot's last sampled one), slot, context (0: padding)
+    inputs,  # [3, rows] int32 first: token id (-1: the slot's last sampled one), slot, context (0: padding)
     last_ids,  # [sequences] int64
     tables,  # [sequences, table_width] int32
     table_width,
@@ -17,17 +17,18 @@ def prepare_rows_kernel(
     slots,  # [rows] int64, out
     split_tokens,  # [1] int32, out: see row_attention
     programs,  # how many attention programs fill the card
-    ROWS: tl.constexpr,
-    ROWS_PAD: tl.constexpr,
+    rows,
+    single,  # leading rows, at most ROWS_PAD, that the split attention runs
+    ROWS_PAD: tl.constexpr,  # rows a program
     BLOCK: tl.constexpr,
     BT: tl.constexpr,
     KV_HEADS: tl.constexpr,
 ):
-    i = tl.arange(0, ROWS_PAD)
-    mask = i < ROWS
+    i = tl.program_id(0) * ROWS_PAD + tl.arange(0, ROWS_PAD)
+    mask = i < rows
     given = tl.load(inputs + i, mask=mask, other=0)
-    slot = tl.load(inputs + ROWS + i, mask=mask, other=0)
-    context = tl.load(inputs + 2 * ROWS + i, mask=mask, other=0)
+    slot = tl.load(inputs + rows + i, mask=mask, other=0)
+    context = tl.load(inputs + 2 * rows + i, mask=mask, other=0)
     real = mask & (context > 0)
     sampled = tl.load(last_ids + slot, mask=real & (given < 0), other=0)
     position = tl.maximum(context - 1, 0)
@@ -35,5 +36,6 @@ def prepare_rows_kernel(
     tl.store(token_ids + i, tl.where(given < 0, sampled, given.to(tl.int64)), mask=mask)
     tl.store(rope_rows + i, position.to(tl.int64), mask=mask)
     tl.store(slots + i, tl.where(real, block.to(tl.int64) * BLOCK + position % BLOCK, -1), mask=mask)
-    work = tl.sum(context.to(tl.int64), axis=0) * KV_HEADS
-    tl.store(split_tokens, tl.maximum(tl.cdiv(work, programs), BT).to(tl.int32))
+    if tl.program_id(0) == 0:
+        work = tl.sum(tl.where(i < single, context, 0).to(tl.int64), axis=0) * KV_HEADS
+        tl.store(split_tokens, tl.maximum(tl.cdiv(work, programs), BT).to(tl.int32))

@@ -18,7 +18,7 @@ def _prefetch_l2(pointers):
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def rows_dot_kernel(
     x,  # [M, K]
     w,  # [N, K], or [2 N, K] with SWIGLU

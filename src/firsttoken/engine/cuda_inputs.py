@@ -1,0 +1,177 @@
+"""What a GPU step needs from the host, in one small copy, and the attention plan made of it on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+
+from firsttoken.engine.batch import Batch
+from firsttoken.kernels.gpu.attend import CHUNK_TILE
+from firsttoken.kernels.gpu.launch import attention_programs
+from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
+from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, TokenRows
+
+_SPLIT_TILE = 64  # tokens; the shortest split
+_PREPARE_ROWS = 1024  # rows a program of the preparing kernel
+_RING = 3  # host buffers: two steps may be queued while a third is filled
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """The layout of a step's tokens: `single` ones that the split attention runs, then `chunk` tokens of prompts.
+
+    A batch with fewer is padded in both parts. `fused`: no two single tokens are of one sequence.
+    """
+
+    single: int
+    fused: bool
+    chunk: int = 0
+    tiles: int = 0  # of the chunk part, at most
+
+    @property
+    def rows(self) -> int:
+        return self.single + self.chunk
+
+    @property
+    def size(self) -> int:
+        """Numbers that the host sends."""
+        return 3 * self.rows + 2 * self.tiles
+
+
+def most_splits(rows: int) -> int:
+    """Attention programs a row and KV head: long contexts need them most when alone."""
+    return 32 if rows <= 2 else 16 if rows <= 8 else 8
+
+
+def tiles_of(batch: Batch, first: int, shift: int) -> list[tuple[int, int]]:
+    """(first token, tokens) of each tile of the chunks from token `first` on, their tokens moved up by `shift`."""
+    return [
+        (token + shift, min(CHUNK_TILE, end - token))
+        for start, end, _ in batch.host_rows
+        if start >= first
+        for token in range(start, end, CHUNK_TILE)
+    ]
+
+
+class CudaInputs:
+    """Owns the block tables of all slots on the device, and the pinned buffers that steps are sent through."""
+
+    def __init__(
+        self,
+        cache: KVLayer,
+        last_ids: Tensor,
+        *,
+        table_shape: tuple[int, int],
+        max_tokens: int,
+        num_heads: int,
+        scale: float,
+    ) -> None:
+        """`cache` is any layer's; `last_ids` [sequences] int64 is the runner's; `max_tokens` of a step."""
+        self.device = last_ids.device
+        self._cache, self._last_ids = cache, last_ids
+        self._num_heads, self._scale = num_heads, scale
+        self._tables = torch.zeros(table_shape, dtype=torch.int32, device=self.device)
+        most = StepShape(table_shape[0], True, max_tokens, max_tokens // CHUNK_TILE + table_shape[0] + 1).size
+        self._hosts = [torch.zeros(most, dtype=torch.int32, pin_memory=True) for _ in range(_RING)]
+        self._turn = 0
+
+    def update_tables(self, batch: Batch) -> None:
+        """Takes over the blocks that the batch's sequences got: before every step."""
+        where, blocks = batch.table_updates
+        if len(where):
+            both = torch.from_numpy(np.stack([where, blocks])).pin_memory().to(self.device, non_blocking=True)
+            self._tables.view(-1)[both[0]] = both[1].to(torch.int32)
+
+    def new(self, shape: StepShape) -> Tensor:
+        """A device buffer for what the host sends of a step of this shape."""
+        return torch.zeros(shape.size, dtype=torch.int32, device=self.device)
+
+    def send(self, batch: Batch, shape: StepShape, tiles: list[tuple[int, int]], inputs: Tensor) -> None:
+        """Queues the copy of a batch that fits the shape; the host buffer is free again two steps later."""
+        host = self._hosts[self._turn][: shape.size]
+        self._turn = (self._turn + 1) % _RING
+        array = host.numpy()
+        array[:] = 0
+        tokens = array[: 3 * shape.rows].reshape(3, shape.rows)
+        ids = batch.token_ids.copy()
+        ids[batch.device_tokens] = -1
+        single = batch.num_decode_rows if shape.chunk else len(ids)
+        for there, here in ((slice(0, single), slice(0, single)), _moved(single, len(ids), shape)):
+            tokens[0, there], tokens[1, there] = ids[here], batch.token_slots[here]
+            tokens[2, there] = batch.positions[here] + 1
+        if tiles:
+            array[3 * shape.rows :].reshape(2, shape.tiles)[:, : len(tiles)] = np.array(tiles, dtype=np.int32).T
+        inputs.copy_(host, non_blocking=True)
+
+    def plan(
+        self, shape: StepShape, inputs: Tensor, library: tuple[int, int] | None = None
+    ) -> tuple[Tensor, AttentionPlan]:
+        """Token ids [rows] and the plan, made on the device from what was sent."""
+        rows, cache = shape.rows, self._cache
+        _, slots, contexts = inputs[: 3 * rows].view(3, rows)
+        token_ids, rope_rows, kv_slots = torch.empty(3, rows, dtype=torch.int64, device=self.device)
+        split_tokens = torch.empty(1, dtype=torch.int32, device=self.device)
+        prepare_rows_kernel[(triton.cdiv(rows, _PREPARE_ROWS),)](
+            inputs,
+            self._last_ids,
+            self._tables,
+            self._tables.stride(0),
+            token_ids,
+            rope_rows,
+            kv_slots,
+            split_tokens,
+            attention_programs(self.device.index),
+            rows,
+            shape.single,
+            ROWS_PAD=_PREPARE_ROWS,
+            BLOCK=cache.block_size,
+            BT=_SPLIT_TILE,
+            KV_HEADS=cache.num_kv_heads,
+        )
+        return token_ids, AttentionPlan(
+            num_heads=self._num_heads,
+            scale=self._scale,
+            num_tokens=rows,
+            num_rows=rows,
+            num_decode_rows=shape.single,
+            rope_rows=rope_rows,
+            slots=kv_slots,
+            query_start=slots,
+            context_lens=contexts,
+            block_tables=self._tables,
+            host_rows=[],
+            rows=self._token_rows(shape, contexts, slots, split_tokens) if shape.single else None,
+            chunks=ChunkTiles(
+                tiles=inputs[3 * rows :].view(2, shape.tiles),
+                contexts=contexts,
+                table_rows=slots,
+                tables=self._tables,
+                library=library,
+            )
+            if shape.chunk
+            else None,
+        )
+
+    def _token_rows(self, shape: StepShape, contexts: Tensor, slots: Tensor, split_tokens: Tensor) -> TokenRows:
+        rows, heads, splits = shape.single, self._cache.num_kv_heads, most_splits(shape.single)
+        return TokenRows(
+            count=rows,
+            fused=shape.fused,
+            contexts=contexts,
+            table_rows=slots,
+            tables=self._tables,
+            split_tokens=split_tokens,
+            splits=splits,
+            partial=torch.empty(rows, heads, splits, 16, self._cache.head_dim, device=self.device),
+            partial_ml=torch.empty(rows, heads, splits, 2, 16, device=self.device),
+            arrivals=torch.zeros(rows, heads, dtype=torch.int32, device=self.device),
+        )
+
+
+def _moved(single: int, tokens: int, shape: StepShape) -> tuple[slice, slice]:
+    """Where the tokens after the single ones lie in the padded step, and in the batch."""
+    return slice(shape.single, shape.single + tokens - single), slice(single, tokens)

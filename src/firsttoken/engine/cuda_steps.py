@@ -1,0 +1,208 @@
+"""Steps on a GPU: through a CUDA graph where one fits, so that the host queues one launch instead of two hundred.
+
+A graph is captured for each bucket, the largest first; a step pads up into the smallest that holds it. Decode buckets
+run rows of one sequence each, through the fused attention; token buckets run a few tokens of whatever sequences (short
+prompts, a follow-up over a cached prefix, decode rows beside them), each token as a row of its own; mixed buckets run
+decode rows and longer chunks of prompts. What changes from step to step arrives in one small copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+import torch
+import triton
+from torch import Tensor
+
+from firsttoken.engine.batch import Batch, to_device
+from firsttoken.engine.cuda_inputs import CudaInputs, StepShape, tiles_of
+from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
+from firsttoken.kernels.gpu.attend import CHUNK_TILE
+from firsttoken.kernels.gpu.ops import dependent, overlap
+from firsttoken.kernels.plan import KVLayer
+from firsttoken.model.decoder import Decoder
+from firsttoken.model.rope import RopeTable
+
+DECODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+TOKEN_BUCKETS = (16, 32, 64, 128)
+MIXED_BUCKETS = tuple((single, chunk) for chunk in (256, 512, 1024, 2048) for single in (0, 16, 64))
+LIBRARY_LENGTHS = (*range(2048, 8192, 512), *range(8192, 32769, 2048), *range(36864, 262145, 4096))  # tokens
+"""Prompt beginnings that cuDNN's attention takes: it prepares for each length anew, so there are few of them."""
+_SPARE_TILES = 32  # of a mixed graph, beyond those of one long chunk
+_SLICE = 2048  # ids an argmax program looks at
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """A queued step's results on the device."""
+
+    hidden: Tensor  # [tokens, hidden], in the batch's order
+    logits: Tensor | None  # [tokens, vocab] float32 of a decode step, to be overwritten by the next
+    greedy: _Captured | None  # the graph that can choose from those logits
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    shape: StepShape
+    forward: torch.cuda.CUDAGraph
+    choose: torch.cuda.CUDAGraph | None  # greedy choice, after a decode graph's logits
+    inputs: Tensor
+    hidden: Tensor  # [rows, hidden]
+    logits: Tensor | None  # [rows, vocab] float32
+    ids: Tensor | None  # [rows] int64
+
+
+class CudaSteps:
+    """Runs batches on one GPU. One stream, one caller."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        rope: RopeTable,
+        kv: Many[KVLayer],
+        last_ids: Tensor,
+        *,
+        table_shape: tuple[int, int],
+        max_tokens: int,
+        vocabulary: int,
+        scale: float,
+    ) -> None:
+        """`last_ids` [sequences] int64 is the runner's; ids from `vocabulary` up are padding."""
+        self._decoder, self._rope, self._kv, self._last_ids = decoder, rope, kv, last_ids
+        self._vocabulary = vocabulary
+        self._max_num_seqs, self._max_tokens = table_shape[0], max_tokens
+        self._inputs = CudaInputs(
+            kv[0],
+            last_ids,
+            table_shape=table_shape,
+            max_tokens=max_tokens,
+            num_heads=decoder.config.num_heads,
+            scale=scale,
+        )
+        self._graphs: list[_Captured] = []  # the fewest rows first
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def capture(self) -> None:
+        """Captures every graph, the largest first, so that the smaller ones take the same memory."""
+        seqs = self._max_num_seqs
+        shapes = [StepShape(rows, True) for rows in DECODE_BUCKETS if rows < 2 * seqs]
+        shapes += [StepShape(rows, False) for rows in TOKEN_BUCKETS if rows < 2 * self._max_tokens]
+        for single, chunk in MIXED_BUCKETS:
+            if chunk < 2 * self._max_tokens and single < 2 * seqs:
+                shapes.append(StepShape(single, True, chunk, chunk // CHUNK_TILE + _SPARE_TILES))
+        shapes.sort(key=lambda shape: shape.rows)
+        self._graphs = [self._capture(shape) for shape in reversed(shapes)][::-1]
+
+    def run(self, batch: Batch) -> Stepped:
+        """Queues the batch's forward pass."""
+        self._inputs.update_tables(batch)
+        for graph in self._graphs:
+            tiles = _fit(batch, graph.shape)
+            if tiles is not None:
+                self._inputs.send(batch, graph.shape, tiles, graph.inputs)
+                graph.forward.replay()
+                return _unpadded(batch, graph)
+        return Stepped(self._eager(batch), None, None)
+
+    def choose(self, graph: _Captured, tokens: int) -> Tensor:
+        """Queues the greedy choice from a decode graph's logits, which also becomes the slots' last ids: [tokens]."""
+        assert graph.choose is not None
+        assert graph.ids is not None
+        graph.choose.replay()
+        return graph.ids[:tokens]
+
+    def _eager(self, batch: Batch) -> Tensor:
+        single = batch.num_decode_rows
+        chunk = len(batch.token_ids) - single
+        library = _library_span(batch)
+        tiles = [t for t in tiles_of(batch, single, 0) if library is None or t[0] >= library[1]]
+        shape = StepShape(single, True, chunk, len(tiles))
+        inputs = self._inputs.new(shape)
+        self._inputs.send(batch, shape, tiles, inputs)
+        token_ids, plan = self._inputs.plan(shape, inputs, library)
+        positions, lengths = (to_device(array, self._inputs.device) for array in (batch.positions, batch.lengths))
+        rope, plan.rope_rows = self._rope.rows(positions, lengths)
+        return self._decoder.forward(token_ids, self._kv, plan, rope)
+
+    def _capture(self, shape: StepShape) -> _Captured:
+        inputs = self._inputs.new(shape)
+        decode = not shape.chunk and shape.fused
+        hidden, logits = self._forward(shape, inputs)  # compiles, and lets the library choose its kernels
+        if logits is not None:
+            self._greedy(shape, inputs, logits)
+        torch.cuda.synchronize()
+        forward = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(forward, pool=self._pool):
+            hidden, logits = self._forward(shape, inputs)
+        if not decode:
+            return _Captured(shape, forward, None, inputs, hidden, None, None)
+        assert logits is not None
+        choose = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(choose, pool=self._pool):
+            ids = self._greedy(shape, inputs, logits)
+        return _Captured(shape, forward, choose, inputs, hidden, logits, ids)
+
+    def _forward(self, shape: StepShape, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        token_ids, plan = self._inputs.plan(shape, inputs)
+        rope, _ = self._rope.rows(plan.rope_rows, plan.rope_rows)
+        hidden = self._decoder.forward(token_ids, self._kv, plan, rope)
+        decode = not shape.chunk and shape.fused
+        return hidden, self._decoder.logits(hidden) if decode else None
+
+    def _greedy(self, shape: StepShape, inputs: Tensor, logits: Tensor) -> Tensor:
+        rows, width = logits.shape
+        slices = triton.cdiv(self._vocabulary, _SLICE)
+        values = torch.empty(rows, slices, dtype=torch.float32, device=logits.device)
+        best = torch.empty(rows, slices, dtype=torch.int32, device=logits.device)
+        ids = torch.empty(rows, dtype=torch.int64, device=logits.device)
+        pdl = dependent(logits)
+        argmax_slices_kernel[(slices, rows)](
+            logits, values, best, self._vocabulary, V=width, BV=_SLICE, PDL=pdl, **overlap(pdl)
+        )
+        argmax_merge_kernel[(rows,)](
+            values,
+            best,
+            ids,
+            inputs,
+            self._last_ids,
+            slices,
+            ROWS=rows,
+            BS=triton.next_power_of_2(slices),
+            PDL=pdl,
+            **overlap(pdl),
+        )
+        return ids
+
+
+def _fit(batch: Batch, shape: StepShape) -> list[tuple[int, int]] | None:
+    """The tiles of the batch in this shape (none for single tokens), or None where it does not fit."""
+    tokens, decodes = len(batch.token_ids), batch.num_decode_rows
+    if not shape.chunk:
+        return [] if tokens <= shape.single and (not shape.fused or decodes == tokens) else None
+    if decodes > shape.single or tokens - decodes > shape.chunk or decodes == tokens:
+        return None
+    tiles = tiles_of(batch, decodes, shape.single - decodes)
+    return tiles if len(tiles) <= shape.tiles else None
+
+
+def _unpadded(batch: Batch, graph: _Captured) -> Stepped:
+    tokens, decodes, shape = len(batch.token_ids), batch.num_decode_rows, graph.shape
+    if not shape.chunk:
+        logits = None if graph.logits is None else graph.logits[:tokens]
+        return Stepped(graph.hidden[:tokens], logits, graph if graph.choose is not None else None)
+    chunk = graph.hidden[shape.single : shape.single + tokens - decodes]
+    if not decodes:
+        return Stepped(chunk, None, None)
+    return Stepped(torch.cat([graph.hidden[:decodes], chunk]), None, None)
+
+
+def _library_span(batch: Batch) -> tuple[int, int] | None:
+    """Of a lone prompt that starts afresh: the tokens at its beginning that cuDNN's attention takes."""
+    if len(batch.host_rows) - batch.num_decode_rows != 1:
+        return None
+    start, end, context = batch.host_rows[-1]
+    lengths = [length for length in LIBRARY_LENGTHS if length <= end - start]
+    if context != end - start or not lengths:
+        return None
+    return start, start + max(lengths)
