@@ -53,7 +53,7 @@ def build(arch: str = "native", *, environ: Mapping[str, str] = os.environ) -> P
         raise BuildError(f"FIRSTTOKEN_CPU_ARCH is {arch!r}; use one of {', '.join(ARCHES)}.")
     compiler = find_compiler(environ)
     if compiler is None:
-        raise BuildError("No C compiler was found; install gcc (or set CC): its CPU kernels decode about six times faster.")
+        raise BuildError("No C compiler was found; install gcc (or set CC) for kernels that decode six times faster.")
     flags = (*_FLAGS, *ARCHES[arch])
     folder = default_cache(environ) / "kernels"
     library = folder / f"cpu-{arch}-{_fingerprint(compiler, flags)}.so"
@@ -63,7 +63,12 @@ def build(arch: str = "native", *, environ: Mapping[str, str] = os.environ) -> P
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:  # same file system: the move below is atomic
             made = Path(scratch) / "cpu.so"
-            _compile(compiler, flags, made)
+            try:
+                _compile(compiler, flags, made)
+            except BuildError:
+                if arch != "native":
+                    raise
+                _compile(compiler, _FLAGS, made)  # some compilers do not know the machine that they run on
             made.replace(library)
     except OSError as error:
         raise BuildError(f"The CPU kernels cannot be stored in {folder} ({error}); set FIRSTTOKEN_CACHE.") from error

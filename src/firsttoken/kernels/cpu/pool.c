@@ -21,7 +21,7 @@ static struct {
     _Atomic int sleepers;    /* workers waiting on `wake` */
     _Atomic int waiting;     /* the caller waits on `done` */
     _Atomic int stop;
-    int alone, pause, good;  /* ops without workers still to come, the last such pause, ops in time since */
+    int alone;               /* ops without workers still to come */
     int workers;
     pthread_t threads[MAX_WORKERS];
 } pool;
@@ -119,17 +119,11 @@ static void finish(void) {
 }
 
 /* When another program takes the core of a worker inside a piece, everyone waits for a time slice of it, some
- * milliseconds. So a late worker costs the pool a pause, longer each time it happens again. */
+ * milliseconds. So a late worker costs the pool a pause: about as much time lost to single-threaded ops as to waiting. */
 static void judge(int64_t own_ns, int64_t waited_ns) {
-    static const int FIRST_PAUSE = 32, LONGEST_PAUSE = 1024, GOOD_OPS = 500;
-    if (waited_ns > LATE_NS + own_ns / 4) {
-        pool.pause = pool.pause ? pool.pause * 2 : FIRST_PAUSE;
-        if (pool.pause > LONGEST_PAUSE) pool.pause = LONGEST_PAUSE;
-        pool.alone = pool.pause;
-        pool.good = 0;
-    } else if (++pool.good >= GOOD_OPS) {
-        pool.pause = 0;
-    }
+    if (waited_ns < LATE_NS + own_ns / 4) return;
+    const int64_t ops = waited_ns / 16000;
+    pool.alone = ops < 256 ? (int)ops : 256;
 }
 
 /* Threads do not survive a fork: the child starts with none and makes its own. */
