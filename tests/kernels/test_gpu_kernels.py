@@ -76,6 +76,16 @@ def test_rows_dot_gives_every_product_of_a_layer(rows: int, bn: int, bias: bool)
     _check_products(rows, k=192, n=72, bias=bias, form="dot", bn=bn, bk=64, stages=2)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(INTERPRETED, reason="races show on a GPU only, in shapes that keep many tiles under way")
+@pytest.mark.parametrize("rows", [3, 9, 16])
+def test_measured_launches_are_right_at_the_shapes_they_were_measured_for(rows: int) -> None:
+    for product in table_for("NVIDIA H200").products:
+        if product.form == "dot" or product.rows == rows:
+            how = {name: getattr(product, name) for name in ("bn", "bk", "warps", "ahead", "stages", "prefetch")}
+            _check_products(rows, k=product.k, n=min(product.n, 9728), bias=False, form=product.form, **how)
+
+
 @pytest.mark.parametrize("rows", [17, 65])
 def test_library_products_meet_the_same_reference(rows: int) -> None:
     _check_products(rows, k=96, n=40, bias=True, form="library")

@@ -21,7 +21,8 @@ _PATHS = (  # one of each way to choose a token
 )
 _LENGTHS = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)  # prefills, while time lasts
 _CONTINUED = ((1024, 3072), (1024, 15360))  # chunks over what is cached already: (tokens, cached), likewise
-_ROWS = (1, 2, 8)  # decodes
+_ROWS = (1, 2, 8)  # decodes over a short context
+_LONG_ROWS, _LONG_CONTEXT = 8, 2048  # and over a long one: without it, what a token of context costs would be noise
 
 
 class WarmUp:
@@ -43,7 +44,7 @@ class WarmUp:
         self._num_blocks = num_blocks
         self._block_size = block_size
         self._max_num_seqs = max_num_seqs
-        self._max_tokens = min(max_tokens, max_len)
+        self._max_tokens, self._max_len = min(max_tokens, max_len), max_len
         self._twice = twice
         self._step = -1  # counts down: real steps count up from 0
 
@@ -57,8 +58,11 @@ class WarmUp:
         self._time([self._prefill(0, 8, _GREEDY)])  # what the first of all steps pays is no step's cost
         for rows in _ROWS:
             if rows <= min(self._max_num_seqs, self._num_blocks):
-                decodes = [self._decode(slot) for slot in range(rows)]
+                decodes = [self._decode(slot, self._block_size) for slot in range(rows)]
                 points.append(self._time(decodes))
+        context = min(_LONG_CONTEXT, self._max_len, self._num_blocks * self._block_size)
+        slots = range(min(_LONG_ROWS, self._max_num_seqs))
+        points.append(self._time([self._decode(slot, context) for slot in slots]))
         for length in _LENGTHS:
             expected = 0.0 if not points else points[-1][1] / 1000 * length / points[-1][0].num_tokens
             if length > self._max_tokens or time.perf_counter() - start + expected > budget:
@@ -93,8 +97,8 @@ class WarmUp:
                 load = load.with_chunk(row.start, row.num_tokens)
         return load, best * 1000
 
-    def _decode(self, slot: int) -> PlanRow:
-        seq = self._sequence(slot, self._block_size, _GREEDY)
+    def _decode(self, slot: int, context: int) -> PlanRow:
+        seq = self._sequence(slot, context, _GREEDY)
         return PlanRow(seq, 0, len(seq.token_ids) - 1, 1, True, True)
 
     def _prefill(self, slot: int, length: int, params: SamplingParams) -> PlanRow:

@@ -60,22 +60,24 @@ def rows_dot_kernel(
         gdc_wait()
     acc = tl.zeros((BN, BM), dtype=tl.float32)
     acc_up = tl.zeros((BN, BM), dtype=tl.float32)
-    squares = tl.zeros((BK, BM), dtype=tl.float32)
+    squares = tl.zeros((BM, BK), dtype=tl.float32)
     for k0 in tl.range(0, K, BK, num_stages=STAGES):
         kk = k0 + k
         a = tl.load(x + m[None, :] * K + kk[:, None], mask=m_mask[None, :], other=0.0)  # [BK, BM]
         wt = tl.load(w + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
         if NORM:
-            plain = a.to(tl.float32)
+            # Loaded a second time: with Triton 3.6 a tile that both a register and an asynchronous product read gets
+            # one buffer too few, and the product may see it overwritten.
+            plain = tl.load(x + m[:, None] * K + kk[None, :], mask=m_mask[:, None], other=0.0).to(tl.float32)
             squares += plain * plain
             if not FOLDED:
-                a = (plain * tl.load(norm_weight + kk).to(tl.float32)[:, None]).to(a.dtype)
+                a = (a.to(tl.float32) * tl.load(norm_weight + kk).to(tl.float32)[:, None]).to(a.dtype)
         acc = tl.dot(wt, a, acc)
         if SWIGLU:
             ut = tl.load(w + N * K + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
             acc_up = tl.dot(ut, a, acc_up)
     if NORM:
-        scale = tl.rsqrt(tl.sum(squares, axis=0) / K + eps)
+        scale = tl.rsqrt(tl.sum(squares, axis=1) / K + eps)
         acc = acc * scale[None, :]
         acc_up = acc_up * scale[None, :]
     if BIAS:
