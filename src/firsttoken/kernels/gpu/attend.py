@@ -19,7 +19,7 @@ from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, Rope, To
 _LOG2E = 1.0 / math.log(2.0)
 _TILE = 64  # tokens of the cache a tile
 _GROUP_PAD = 16  # the matrix units' smallest tile
-CHUNK_TILE = 32  # query tokens a program of chunk attention
+CHUNK_TILE = 16  # query tokens a program of chunk attention: 64 rows with a group of four heads
 
 
 def attention(
@@ -145,9 +145,9 @@ def _chunks(qkv: Tensor, kv: KVLayer, plan: AttentionPlan, chunks: ChunkTiles, o
         BLOCK=kv.block_size,
         BQ=CHUNK_TILE,
         BT=_TILE,
-        STAGES=2,
+        STAGES=3,
         PDL=pdl,
-        num_warps=8,
+        num_warps=4,
         **overlap(pdl),
     )
 

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["rows", "single"])
+@triton.jit(do_not_specialize=["rows", "single"], do_not_specialize_on_alignment=["token_ids", "rope_rows", "slots"])
 def prepare_rows_kernel(
     inputs,  # [3, rows] int32 first: token id (-1: the slot's last sampled one), slot, context (0: padding)
     last_ids,  # [sequences] int64

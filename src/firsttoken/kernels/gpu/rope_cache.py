@@ -9,7 +9,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from firsttoken.kernels.gpu.row_attention import norm_rope
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["rope_rows", "slots"])  # views of one buffer: compiled once
 def rope_cache_kernel(
     qkv,  # [tokens, (heads + 2 kv_heads) * HEAD_DIM], q and k are rewritten
     q_weight,  # [HEAD_DIM]

@@ -31,7 +31,8 @@ def norm_rope(v, weight, cos, sin, eps, HEAD_DIM: tl.constexpr, NORM: tl.constex
     return tl.reshape(tl.permute(turned, (0, 2, 1)), (v.shape[0], HEAD_DIM))
 
 
-@triton.jit
+# Views of one buffer: compiled once, whatever their alignment, so that no later step waits for a compiler.
+@triton.jit(do_not_specialize_on_alignment=["rope_rows", "slots", "contexts", "table_rows"])
 def row_attention_kernel(
     qkv,  # [rows, (heads + 2 kv_heads) * HEAD_DIM]
     q_weight,  # [HEAD_DIM]
