@@ -1,0 +1,1 @@
+"""`firsttoken bench`: load, exact metrics and reports for any OpenAI-compatible server. No torch anywhere in it."""
