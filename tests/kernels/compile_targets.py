@@ -1,0 +1,108 @@
+"""Compiles every Triton kernel for a card's architecture, without the card; run as a program, for Triton decides once a
+process whether it interprets.
+
+    python -m tests.kernels.compile_targets 80
+
+Prints a line a kernel: name, form, shared memory in bytes.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+
+from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
+from firsttoken.kernels.gpu.attend import CHUNK_TILE
+from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
+from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
+from firsttoken.kernels.gpu.launch import Op, default_product
+from firsttoken.kernels.gpu.matvec import matvec_kernel
+from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
+from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
+from firsttoken.kernels.gpu.row_attention import row_attention_kernel
+from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
+
+FLOAT32 = {"cos", "sin", "partial", "partial_ml", "logits", "best_value"}
+INT32 = {"inputs", "contexts", "table_rows", "tables", "split_tokens", "arrivals", "tiles", "best_id"}
+INT64 = {"token_ids", "last_ids", "rope_rows", "slots"}
+SCALARS = {"eps": "fp32", "scale": "fp32"}
+NUMBERS = {"M", "table_width", "tile_count", "programs", "rows", "single", "limit", "slices"}
+
+
+def build(kernel: Any, target: GPUTarget, warps: int, constants: dict[str, Any], **types: str) -> int:
+    """Shared memory that the compiled kernel takes, in bytes."""
+    signature = {name: _type(name, types) for name in kernel.arg_names if name not in constants}
+    signature |= dict.fromkeys(constants, "constexpr")
+    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
+    source = ASTSource(
+        fn=kernel,
+        signature=signature,
+        constexprs={(kernel.arg_names.index(name),): value for name, value in constants.items()},
+        attrs=aligned,
+    )
+    return int(compile(source, target=target, options={"num_warps": warps}).metadata.shared)
+
+
+def _type(name: str, types: dict[str, str]) -> str:
+    if name in types:
+        return types[name]
+    if name in SCALARS or name in NUMBERS:
+        return SCALARS.get(name, "i32")
+    return "*fp32" if name in FLOAT32 else "*i32" if name in INT32 else "*i64" if name in INT64 else "*bf16"
+
+
+def main(capability: int) -> None:
+    target = GPUTarget("cuda", capability, 32)
+    pdl = capability >= 90
+    heads = {"KV_HEADS": 8, "HEAD_DIM": 128, "BLOCK": 16}
+    products: list[tuple[Op, int, int]] = [
+        ("norm_linear", 6144, 2560),
+        ("norm_linear_swiglu", 9728, 2560),
+        ("linear_add", 2560, 9728),
+    ]
+    for op, n, k in products:
+        for rows in (1, 2, 16):
+            launch = default_product(op, n, k, rows)
+            flags = {
+                "N": n,
+                "K": k,
+                "BN": launch.bn,
+                "BK": launch.bk,
+                "NORM": op != "linear_add",
+                "FOLDED": False,
+                "SWIGLU": op == "norm_linear_swiglu",
+                "RESIDUAL": op == "linear_add",
+                "BIAS": True,
+                "PDL": pdl,
+            }
+            if launch.form == "matvec":
+                used = build(matvec_kernel, target, launch.warps, flags | {"M": rows, "AHEAD": launch.ahead})
+            elif launch.form == "dot":
+                more = {"BM": 16, "STAGES": launch.stages, "PREFETCH": launch.prefetch if pdl else 0}
+                used = build(rows_dot_kernel, target, launch.warps, flags | more)
+            else:
+                continue
+            print(launch.form, f"{op}-{rows}", used)
+    for fused in (True, False):
+        constants = heads | {"GROUP": 4, "GROUP_PAD": 16, "BT": 64, "SPLITS": 8, "STAGES": 2}
+        constants |= {"QK_NORM": True, "FUSED": fused, "PDL": pdl}
+        print("row_attention", "fused" if fused else "separate", build(row_attention_kernel, target, 4, constants))
+    chunk = heads | {"GROUP": 4, "GROUP_PAD": 4, "BQ": CHUNK_TILE, "BT": 64, "STAGES": 3, "PDL": pdl}
+    print("chunk_attention", "-", build(chunk_attention_kernel, target, 4, chunk))
+    rope = heads | {"HEADS": 32, "HEADS_PAD": 32, "KV_PAD": 8, "QK_NORM": True, "PDL": pdl}
+    print("rope_cache", "-", build(rope_cache_kernel, target, 4, rope))
+    print("rms_norm", "-", build(rms_norm_kernel, target, 8, {"K": 2560, "BK": 4096, "FOLDED": False}))
+    print("swiglu", "-", build(swiglu_kernel, target, 4, {"N": 9728, "BN": 1024}))
+    print("embedding", "-", build(embedding_kernel, target, 4, {"K": 2560, "BK": 4096}))
+    prepare = {"ROWS_PAD": 1024, "BLOCK": 16, "BT": 64, "KV_HEADS": 8}
+    print("prepare", "-", build(prepare_rows_kernel, target, 4, prepare))
+    print("argmax", "slices", build(argmax_slices_kernel, target, 4, {"V": 151936, "BV": 2048, "PDL": pdl}))
+    merge = {"ROWS": 16, "BS": 128, "PDL": pdl}
+    print("argmax", "merge", build(argmax_merge_kernel, target, 4, merge, out="*i64"))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
