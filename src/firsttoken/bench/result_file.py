@@ -1,4 +1,4 @@
-"""A run on disk: `run.json` and, beside it, `run.requests.jsonl` with one raw request a line, written as they finish."""
+"""A run on disk: `run.json`, and `run.requests.jsonl` with one raw request a line, written as they finish."""
 
 from __future__ import annotations
 
