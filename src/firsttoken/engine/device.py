@@ -11,9 +11,11 @@ from typing import Literal
 import torch
 
 from firsttoken.config import EngineConfig
+from firsttoken.engine.gpu_needs import why_no_cuda, why_no_launchers
 from firsttoken.engine.memory_plan import GIB, DeviceMemory
 from firsttoken.errors import ConfigError
 from firsttoken.kernels.gpu import has_triton
+from firsttoken.machine.gpu import read_gpus
 from firsttoken.machine.host import read_host
 
 # keep: GGUF blocks that the CPU kernels can multiply stay as they are, everything else is rounded to int8
@@ -85,7 +87,11 @@ def _device(asked: str) -> torch.device:
     if asked == "cpu":
         return torch.device("cpu")
     if torch.cuda.is_available():
+        if has_triton() and (reason := why_no_launchers()) is not None:
+            raise ConfigError(reason)
         return torch.device("cuda", torch.cuda.current_device())
+    if (reason := why_no_cuda(read_gpus(), torch.__version__, torch.version.cuda)) is not None:
+        raise ConfigError(reason)
     if asked == "cuda":
         raise ConfigError(
             "No CUDA GPU can be used here; install a CUDA build of torch and the driver, or --device cpu."

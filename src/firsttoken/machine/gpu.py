@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Runner = Callable[[Sequence[str]], str]
@@ -29,8 +30,13 @@ def run_command(command: Sequence[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
 
 
-def read_gpus(run: Runner = run_command) -> list[Gpu]:
-    """Every NVIDIA GPU in the driver's order; empty without one, without a driver, or where the driver is broken."""
+def read_gpus(run: Runner = run_command, environ: Mapping[str, str] = os.environ) -> list[Gpu]:
+    """Every NVIDIA GPU in the driver's order; empty without one, without a driver, or where the driver is broken.
+
+    Also empty where CUDA_VISIBLE_DEVICES hides them all, as its users mean it.
+    """
+    if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return []
     try:
         output = run(["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"])
     except (OSError, subprocess.SubprocessError):
