@@ -131,6 +131,17 @@ class Metrics(msgspec.Struct, kw_only=True):
     goodput_share: float | None = None  # of those attempted
 
 
+class CeilingShare(msgspec.Struct, kw_only=True, frozen=True):
+    """One figure beside what the machine allows: `share` 1.0 is at the ceiling, above it is beyond belief."""
+
+    figure: Literal["ttft", "tpot", "output_tokens_per_s"]
+    measured: float  # seconds or tokens a second; times are medians
+    ceiling: float  # the best possible, in the same unit
+    share: float  # of the ceiling that was reached, for times as well: ceiling over measured
+    bound: Literal["memory", "compute", "both"]  # what sets the ceiling
+    text: str = ""  # one sentence that says how the ceiling comes about
+
+
 class ScenarioResult(msgspec.Struct, kw_only=True):
     """One scenario at one load. A sweep is several of these that share `sweep`."""
 
@@ -147,6 +158,7 @@ class ScenarioResult(msgspec.Struct, kw_only=True):
     records: list[RequestRecord] = []  # kept in the JSONL file, not in the result's own JSON
     metrics: Metrics | None = None
     group_metrics: dict[str, Metrics] = {}  # where its requests have more than one group
+    shares: list[CeilingShare] = []  # empty where no ceiling is known; `RunResult.roofline` has the shares alone
     checks: list[Check] = []
 
 
