@@ -15,7 +15,6 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
-from firsttoken.kernels.gpu.attend import CHUNK_TILE
 from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
 from firsttoken.kernels.gpu.launch import Op, default_product
@@ -24,6 +23,7 @@ from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
+from firsttoken.kernels.plan import CHUNK_TILE
 
 FLOAT32 = {"cos", "sin", "partial", "partial_ml", "logits", "best_value"}
 INT32 = {"inputs", "contexts", "table_rows", "tables", "split_tokens", "arrivals", "tiles", "best_id"}

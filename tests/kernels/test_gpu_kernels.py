@@ -11,7 +11,7 @@ from torch import Tensor
 
 from firsttoken.kernels import reference
 from firsttoken.kernels.linear import DenseLinear, Norm
-from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
+from firsttoken.kernels.plan import CHUNK_TILE, AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
 
 INTERPRETED = not torch.cuda.is_available()
 if INTERPRETED:
@@ -272,7 +272,7 @@ def _chunk_tiles(
     tiles: list[tuple[int, int]] = []
     for start, end, _ in plan.host_rows:
         begin = max(start, first)
-        tiles += [(token, min(attend.CHUNK_TILE, end - token)) for token in range(begin, end, attend.CHUNK_TILE)]
+        tiles += [(token, min(CHUNK_TILE, end - token)) for token in range(begin, end, CHUNK_TILE)]
     tiles += [(0, 0)] * padding
     return ChunkTiles(
         tiles=torch.tensor(tiles, dtype=torch.int32, device=DEVICE).T.contiguous(),

@@ -2,59 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 import triton
 from torch import Tensor
 
 from firsttoken.engine.batch import Batch
-from firsttoken.kernels.gpu.attend import CHUNK_TILE
+from firsttoken.engine.step_shape import StepShape, Tile
 from firsttoken.kernels.gpu.launch import attention_programs
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
-from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, TokenRows
+from firsttoken.kernels.plan import CHUNK_TILE, AttentionPlan, ChunkTiles, KVLayer, TokenRows
 
 _SPLIT_TILE = 64  # tokens; the shortest split
 _PREPARE_ROWS = 1024  # rows a program of the preparing kernel
 _RING = 3  # host buffers: two steps may be queued while a third is filled
 
 
-@dataclass(frozen=True, slots=True)
-class StepShape:
-    """The layout of a step's tokens: `single` ones that the split attention runs, then `chunk` tokens of prompts.
-
-    A batch with fewer is padded in both parts. `fused`: no two single tokens are of one sequence.
-    """
-
-    single: int
-    fused: bool
-    chunk: int = 0
-    tiles: int = 0  # of the chunk part, at most
-
-    @property
-    def rows(self) -> int:
-        return self.single + self.chunk
-
-    @property
-    def size(self) -> int:
-        """Numbers that the host sends."""
-        return 3 * self.rows + 2 * self.tiles
-
-
 def most_splits(rows: int) -> int:
     """Attention programs a row and KV head: long contexts need them most when alone."""
     return 32 if rows <= 2 else 16 if rows <= 8 else 8
-
-
-def tiles_of(batch: Batch, first: int, shift: int) -> list[tuple[int, int]]:
-    """(first token, tokens) of each tile of the chunks from token `first` on, their tokens moved up by `shift`."""
-    return [
-        (token + shift, min(CHUNK_TILE, end - token))
-        for start, end, _ in batch.host_rows
-        if start >= first
-        for token in range(start, end, CHUNK_TILE)
-    ]
 
 
 class CudaInputs:
@@ -90,7 +56,7 @@ class CudaInputs:
         """A device buffer for what the host sends of a step of this shape."""
         return torch.zeros(shape.size, dtype=torch.int32, device=self.device)
 
-    def send(self, batch: Batch, shape: StepShape, tiles: list[tuple[int, int]], inputs: Tensor) -> None:
+    def send(self, batch: Batch, shape: StepShape, tiles: list[Tile], inputs: Tensor) -> None:
         """Queues the copy of a batch that fits the shape; the host buffer is free again two steps later."""
         host = self._hosts[self._turn][: shape.size]
         self._turn = (self._turn + 1) % _RING
@@ -107,9 +73,7 @@ class CudaInputs:
             array[3 * shape.rows :].reshape(2, shape.tiles)[:, : len(tiles)] = np.array(tiles, dtype=np.int32).T
         inputs.copy_(host, non_blocking=True)
 
-    def plan(
-        self, shape: StepShape, inputs: Tensor, library: tuple[int, int] | None = None
-    ) -> tuple[Tensor, AttentionPlan]:
+    def plan(self, shape: StepShape, inputs: Tensor, library: Tile | None = None) -> tuple[Tensor, AttentionPlan]:
         """Token ids [rows] and the plan, made on the device from what was sent."""
         rows, cache = shape.rows, self._cache
         _, slots, contexts = inputs[: 3 * rows].view(3, rows)

@@ -16,20 +16,14 @@ import triton
 from torch import Tensor
 
 from firsttoken.engine.batch import Batch, to_device
-from firsttoken.engine.cuda_inputs import CudaInputs, StepShape, tiles_of
+from firsttoken.engine.cuda_inputs import CudaInputs
+from firsttoken.engine.step_shape import StepShape, buckets, library_span, tiles_of
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
-from firsttoken.kernels.gpu.attend import CHUNK_TILE
 from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.plan import KVLayer
 from firsttoken.model.decoder import Decoder
 from firsttoken.model.rope import RopeTable
 
-DECODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-TOKEN_BUCKETS = (16, 32, 64, 128)
-MIXED_BUCKETS = tuple((single, chunk) for chunk in (256, 512, 1024, 2048) for single in (0, 16, 64))
-LIBRARY_LENGTHS = (*range(2048, 8192, 512), *range(8192, 32769, 2048), *range(36864, 262145, 4096))  # tokens
-"""Prompt beginnings that cuDNN's attention takes: it prepares for each length anew, so there are few of them."""
-_SPARE_TILES = 32  # of a mixed graph, beyond those of one long chunk
 _SLICE = 2048  # ids an argmax program looks at
 
 
@@ -85,20 +79,14 @@ class CudaSteps:
 
     def capture(self) -> None:
         """Captures every graph, the largest first, so that the smaller ones take the same memory."""
-        seqs = self._max_num_seqs
-        shapes = [StepShape(rows, True) for rows in DECODE_BUCKETS if rows < 2 * seqs]
-        shapes += [StepShape(rows, False) for rows in TOKEN_BUCKETS if rows < 2 * self._max_tokens]
-        for single, chunk in MIXED_BUCKETS:
-            if chunk < 2 * self._max_tokens and single < 2 * seqs:
-                shapes.append(StepShape(single, True, chunk, chunk // CHUNK_TILE + _SPARE_TILES))
-        shapes.sort(key=lambda shape: shape.rows)
+        shapes = buckets(self._max_num_seqs, self._max_tokens)
         self._graphs = [self._capture(shape) for shape in reversed(shapes)][::-1]
 
     def run(self, batch: Batch) -> Stepped:
         """Queues the batch's forward pass."""
         self._inputs.update_tables(batch)
         for graph in self._graphs:
-            tiles = _fit(batch, graph.shape)
+            tiles = graph.shape.fit(batch)
             if tiles is not None:
                 self._inputs.send(batch, graph.shape, tiles, graph.inputs)
                 graph.forward.replay()
@@ -115,19 +103,18 @@ class CudaSteps:
     def _eager(self, batch: Batch) -> Tensor:
         single = batch.num_decode_rows
         chunk = len(batch.token_ids) - single
-        library = _library_span(batch)
-        tiles = [t for t in tiles_of(batch, single, 0) if library is None or t[0] >= library[1]]
+        library = library_span(batch)
+        tiles = [t for t in tiles_of(batch, single) if library is None or t[0] >= library[1]]
         shape = StepShape(single, True, chunk, len(tiles))
         inputs = self._inputs.new(shape)
         self._inputs.send(batch, shape, tiles, inputs)
         token_ids, plan = self._inputs.plan(shape, inputs, library)
-        positions, lengths = (to_device(array, self._inputs.device) for array in (batch.positions, batch.lengths))
-        rope, plan.rope_rows = self._rope.rows(positions, lengths)
+        lengths = to_device(batch.lengths, self._inputs.device) if self._rope.is_dynamic else plan.rope_rows
+        rope, plan.rope_rows = self._rope.rows(plan.rope_rows, lengths)
         return self._decoder.forward(token_ids, self._kv, plan, rope)
 
     def _capture(self, shape: StepShape) -> _Captured:
         inputs = self._inputs.new(shape)
-        decode = not shape.chunk and shape.fused
         hidden, logits = self._forward(shape, inputs)  # compiles, and lets the library choose its kernels
         if logits is not None:
             self._greedy(shape, inputs, logits)
@@ -135,7 +122,7 @@ class CudaSteps:
         forward = torch.cuda.CUDAGraph()
         with torch.cuda.graph(forward, pool=self._pool):
             hidden, logits = self._forward(shape, inputs)
-        if not decode:
+        if not shape.decodes:
             return _Captured(shape, forward, None, inputs, hidden, None, None)
         assert logits is not None
         choose = torch.cuda.CUDAGraph()
@@ -147,8 +134,7 @@ class CudaSteps:
         token_ids, plan = self._inputs.plan(shape, inputs)
         rope, _ = self._rope.rows(plan.rope_rows, plan.rope_rows)
         hidden = self._decoder.forward(token_ids, self._kv, plan, rope)
-        decode = not shape.chunk and shape.fused
-        return hidden, self._decoder.logits(hidden) if decode else None
+        return hidden, self._decoder.logits(hidden) if shape.decodes else None
 
     def _greedy(self, shape: StepShape, inputs: Tensor, logits: Tensor) -> Tensor:
         rows, width = logits.shape
@@ -175,17 +161,6 @@ class CudaSteps:
         return ids
 
 
-def _fit(batch: Batch, shape: StepShape) -> list[tuple[int, int]] | None:
-    """The tiles of the batch in this shape (none for single tokens), or None where it does not fit."""
-    tokens, decodes = len(batch.token_ids), batch.num_decode_rows
-    if not shape.chunk:
-        return [] if tokens <= shape.single and (not shape.fused or decodes == tokens) else None
-    if decodes > shape.single or tokens - decodes > shape.chunk or decodes == tokens:
-        return None
-    tiles = tiles_of(batch, decodes, shape.single - decodes)
-    return tiles if len(tiles) <= shape.tiles else None
-
-
 def _unpadded(batch: Batch, graph: _Captured) -> Stepped:
     tokens, decodes, shape = len(batch.token_ids), batch.num_decode_rows, graph.shape
     if not shape.chunk:
@@ -195,14 +170,3 @@ def _unpadded(batch: Batch, graph: _Captured) -> Stepped:
     if not decodes:
         return Stepped(chunk, None, None)
     return Stepped(torch.cat([graph.hidden[:decodes], chunk]), None, None)
-
-
-def _library_span(batch: Batch) -> tuple[int, int] | None:
-    """Of a lone prompt that starts afresh: the tokens at its beginning that cuDNN's attention takes."""
-    if len(batch.host_rows) - batch.num_decode_rows != 1:
-        return None
-    start, end, context = batch.host_rows[-1]
-    lengths = [length for length in LIBRARY_LENGTHS if length <= end - start]
-    if context != end - start or not lengths:
-        return None
-    return start, start + max(lengths)

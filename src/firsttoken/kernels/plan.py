@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+CHUNK_TILE = 16  # query tokens a program of a GPU's chunk attention: 64 rows with a group of four heads
+
 
 @dataclass(frozen=True, slots=True)
 class Rope:

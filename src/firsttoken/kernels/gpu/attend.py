@@ -14,12 +14,11 @@ from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
 from firsttoken.kernels.linear import Norm
-from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
+from firsttoken.kernels.plan import CHUNK_TILE, AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
 
 _LOG2E = 1.0 / math.log(2.0)
 _TILE = 64  # tokens of the cache a tile
 _GROUP_PAD = 16  # the matrix units' smallest tile
-CHUNK_TILE = 16  # query tokens a program of chunk attention: 64 rows with a group of four heads
 
 
 def attention(

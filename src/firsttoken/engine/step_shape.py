@@ -1,0 +1,85 @@
+"""Which padded shape a batch runs in on a GPU, and where its tokens lie in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firsttoken.engine.batch import Batch
+from firsttoken.kernels.plan import CHUNK_TILE
+
+DECODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+TOKEN_BUCKETS = (16, 32, 64, 128)
+MIXED_BUCKETS = tuple((single, chunk) for chunk in (256, 512, 1024, 2048) for single in (0, 16, 64, 256))
+LIBRARY_LENGTHS = (*range(2048, 8192, 512), *range(8192, 32769, 2048), *range(36864, 262145, 4096))  # tokens
+"""Prompt beginnings that cuDNN's attention takes: it prepares for each length anew, so there are few of them."""
+SPARE_TILES = 32  # of a mixed shape, beyond those of one long chunk
+
+Tile = tuple[int, int]  # first token, tokens
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """The layout of a step's tokens: `single` ones that the split attention runs, then `chunk` tokens of prompts.
+
+    A batch with fewer is padded in both parts. `fused`: no two single tokens are of one sequence.
+    """
+
+    single: int
+    fused: bool
+    chunk: int = 0
+    tiles: int = 0  # of the chunk part, at most
+
+    @property
+    def rows(self) -> int:
+        return self.single + self.chunk
+
+    @property
+    def size(self) -> int:
+        """Numbers that the host sends."""
+        return 3 * self.rows + 2 * self.tiles
+
+    @property
+    def decodes(self) -> bool:
+        """Whether every token is a decode row's, whose logits are wanted."""
+        return self.fused and not self.chunk
+
+    def fit(self, batch: Batch) -> list[Tile] | None:
+        """The tiles of the batch in this shape (none of single tokens), or None where it does not fit."""
+        tokens, decodes = len(batch.token_ids), batch.num_decode_rows
+        if not self.chunk:
+            return [] if tokens <= self.single and (not self.fused or decodes == tokens) else None
+        if decodes > self.single or tokens - decodes > self.chunk or decodes == tokens:
+            return None
+        tiles = tiles_of(batch, decodes, self.single - decodes)
+        return tiles if len(tiles) <= self.tiles else None
+
+
+def buckets(max_num_seqs: int, max_num_batched_tokens: int) -> list[StepShape]:
+    """Every shape worth a graph under these limits, the fewest rows first; of equally many, decode rows first."""
+    shapes = [StepShape(rows, True) for rows in DECODE_BUCKETS if rows < 2 * max_num_seqs]
+    shapes += [StepShape(rows, False) for rows in TOKEN_BUCKETS if rows < 2 * max_num_batched_tokens]
+    for single, chunk in MIXED_BUCKETS:
+        if chunk < 2 * max_num_batched_tokens and single < 2 * max_num_seqs:
+            shapes.append(StepShape(single, True, chunk, chunk // CHUNK_TILE + SPARE_TILES))
+    return sorted(shapes, key=lambda shape: shape.rows)
+
+
+def tiles_of(batch: Batch, first: int, shift: int = 0) -> list[Tile]:
+    """Each tile of the chunks from token `first` on, their tokens moved up by `shift`."""
+    return [
+        (token + shift, min(CHUNK_TILE, end - token))
+        for start, end, _ in batch.host_rows
+        if start >= first
+        for token in range(start, end, CHUNK_TILE)
+    ]
+
+
+def library_span(batch: Batch) -> Tile | None:
+    """Of a lone prompt that starts afresh: the tokens [start, end) at its beginning that cuDNN's attention takes."""
+    if len(batch.host_rows) - batch.num_decode_rows != 1:
+        return None
+    start, end, context = batch.host_rows[-1]
+    lengths = [length for length in LIBRARY_LENGTHS if length <= end - start]
+    if context != end - start or not lengths:
+        return None
+    return start, start + max(lengths)

@@ -1,0 +1,76 @@
+"""Which graph a step takes on a GPU: plain arithmetic over batches, tested without one."""
+
+from __future__ import annotations
+
+import pytest
+
+from firsttoken.engine.batch import Batch, BatchBuilder
+from firsttoken.engine.sequence import Sequence
+from firsttoken.engine.step_plan import PlanRow, StepPlan
+from firsttoken.engine.step_shape import StepShape, buckets, library_span, tiles_of
+from firsttoken.types import GenerateRequest, SamplingParams
+
+
+def _batch(*spans: tuple[int, int]) -> Batch:
+    """spans: (tokens that are there already, new ones) of each sequence, decode rows first."""
+    rows = []
+    for slot, (start, count) in enumerate(spans):
+        ids = list(range(start + count))
+        request = GenerateRequest(request_id=str(slot), prompt_token_ids=ids, sampling=SamplingParams())
+        seq = Sequence(request, 0, 0, ids, len(ids), len(ids) + 9)
+        seq.slot = slot
+        seq.block_ids = list(range(-(-len(ids) // 16)))
+        rows.append(PlanRow(seq, 0, start, count, True, True))
+    return BatchBuilder(max_num_seqs=300, max_model_len=300_000, block_size=16).build(StepPlan(0, tuple(rows)))
+
+
+def _taken(batch: Batch, seqs: int = 256, tokens: int = 32768) -> StepShape | None:
+    return next((shape for shape in buckets(seqs, tokens) if shape.fit(batch) is not None), None)
+
+
+@pytest.mark.parametrize(("rows", "bucket"), [(1, 1), (2, 2), (3, 4), (16, 16), (17, 32), (200, 256)])
+def test_decode_rows_take_the_smallest_graph_that_holds_them(rows: int, bucket: int) -> None:
+    assert _taken(_batch(*[(40, 1)] * rows)) == StepShape(bucket, True)
+
+
+def test_a_short_prompt_runs_as_single_tokens_beside_decode_rows() -> None:
+    assert _taken(_batch((0, 5))) == StepShape(16, False)
+    assert _taken(_batch((40, 1), (70, 1), (0, 20))) == StepShape(32, False)
+    assert _taken(_batch((4096, 30))) == StepShape(32, False), "a follow-up over a cached prefix"
+
+
+@pytest.mark.parametrize(
+    ("spans", "single", "chunk"),
+    [([(0, 300)], 0, 512), ([(9, 1)] * 10 + [(0, 512)], 16, 512), ([(9, 1)] * 17 + [(30, 700), (0, 300)], 64, 1024)],
+)
+def test_longer_chunks_take_a_mixed_graph(spans: list[tuple[int, int]], single: int, chunk: int) -> None:
+    shape = _taken(_batch(*spans))
+    assert shape is not None
+    assert (shape.single, shape.chunk, shape.fused) == (single, chunk, True)
+
+
+def test_what_no_graph_holds_runs_without_one() -> None:
+    assert _taken(_batch((0, 2049))) is None
+    assert _taken(_batch(*[(9, 1)] * 257, (0, 300)), seqs=512) is None, "more decode rows than a mixed graph has"
+    assert _taken(_batch(*[(0, 17)] * 120)) is None, "more tiles than a mixed graph has"
+
+
+def test_no_graph_is_made_that_the_limits_rule_out() -> None:
+    shapes = buckets(max_num_seqs=4, max_num_batched_tokens=64)
+    assert {shape.single for shape in shapes if shape.decodes} == {1, 2, 4}
+    assert max(shape.rows for shape in shapes) < 128
+
+
+def test_tiles_cover_each_chunk_once_and_never_two_sequences() -> None:
+    batch = _batch((50, 1), (0, 40), (7, 16), (3, 1))
+    tiles = tiles_of(batch, 1, shift=15)
+    assert tiles == [(16, 16), (32, 16), (48, 8), (56, 16), (72, 1)]
+
+
+def test_the_library_takes_the_beginning_of_a_lone_fresh_prompt_in_few_lengths() -> None:
+    assert library_span(_batch((0, 4096))) == (0, 4096)
+    assert library_span(_batch((0, 4600))) == (0, 4096)
+    assert library_span(_batch((9, 1), (0, 3000))) == (1, 1 + 2560)
+    assert library_span(_batch((0, 2047))) is None, "too short"
+    assert library_span(_batch((16, 4096))) is None, "it has a cached past"
+    assert library_span(_batch((0, 4096), (0, 2048))) is None, "two prompts"
