@@ -16,7 +16,7 @@ from firsttoken.engine.step_lane import InlineLane, Lane, ThreadLane
 from firsttoken.engine.step_plan import StepPlan, StepResult
 from firsttoken.errors import OutOfMemory
 from firsttoken.kernels import sampling
-from firsttoken.kernels.gpu import on_gpu
+from firsttoken.kernels.gpu import attends, on_gpu
 from firsttoken.kernels.plan import KVLayer
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.decoder import Decoder
@@ -95,7 +95,7 @@ class ModelRunner:
                 torch.set_num_threads(torch_threads)
 
         self._cuda: CudaSteps | None = None
-        if on_gpu(decoder.embedding):
+        if on_gpu(decoder.embedding) and attends(config.head_dim):
             from firsttoken.engine.cuda_steps import CudaSteps
 
             with torch.inference_mode():

@@ -13,6 +13,11 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+def attends(head_dim: int) -> bool:
+    """Whether the attention kernels are written for heads of this width; torch serves the others, slowly."""
+    return head_dim in (32, 64, 128, 256)
+
+
 def on_gpu(x: Tensor) -> bool:
     """Whether the Triton forms run on x: half precision on a CUDA device."""
     return x.is_cuda and x.itemsize == 2 and has_triton()
