@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from firsttoken.bench.records import Check, RunResult, Sample, ScenarioResult
+from firsttoken.bench.records import Check, RunResult, Sample, ScenarioResult, ServerIdentity
 from firsttoken.bench.scenario import Scenario
 
 
@@ -16,7 +16,8 @@ class BenchSpec:
     """Everything a run needs."""
 
     url: str  # "http://127.0.0.1:8000", with or without "/v1"
-    scenarios: Sequence[Scenario]
+    # what to play, or what chooses it once the server is known (its context length, say)
+    scenarios: Sequence[Scenario] | Callable[[ServerIdentity], Sequence[Scenario]]
     model: str | None = None  # None: the server's only or first model
     out: Path | None = None  # run.json; run.requests.jsonl lies beside it; an earlier run there is resumed
     api_key: str | None = field(default=None, repr=False)
@@ -88,7 +89,7 @@ class Monitor(Protocol):
 
 
 Judge = Callable[[ScenarioResult, RunResult], list[Check]]
-"""A further check of a finished scenario, such as the roofline's; its verdicts join the scenario's own."""
+"""A further check of a finished scenario, such as the roofline's: it may fill in `shares`; verdicts join the scenario's."""
 
 
 def run_scenarios(
