@@ -237,7 +237,7 @@ def _weights(decoder: Decoder, placement: Placement) -> str:
 
 def _attention(placement: Placement) -> str:
     if placement.device.type == "cuda" and placement.dtype.itemsize == 2 and has_triton():
-        return "Triton split attention for decode, cuDNN and flash attention for prefill"
+        return "Triton over the paged cache; cuDNN for long fresh prompts"
     if placement.device.type == "cpu" and placement.dtype == torch.float32 and cpu_kernels() is not None:
         return "compiled CPU kernel"
     return "torch reference"

@@ -87,17 +87,15 @@ def build_decoder(
     )
 
 
-def fold_norm(norm: Norm, linear: Linear) -> tuple[Norm, Linear]:
-    """On a GPU, multiplies the norm's weight into the product's, in place.
+def fold_norm(norm: Norm, linear: DenseLinear) -> Norm:
+    """Multiplies the norm's weight into the product's, in place, and returns the norm that is left: for GPUs.
 
     The matrix-vector kernel is bound by instructions as much as by bytes, and this takes a load and a product off each
     activation. The weight is rounded once more; in exchange the normalised activations are not rounded twice.
     """
-    if not isinstance(linear, DenseLinear) or not on_gpu(linear.weight):
-        return norm, linear
     for rows in linear.weight.split(4096):  # float32 copies of a few rows at a time
         rows.copy_(rows.to(torch.float32) * norm.weight.to(torch.float32))
-    return Norm(torch.ones_like(norm.weight), norm.eps, folded=True), linear
+    return Norm(torch.ones_like(norm.weight), norm.eps, folded=True)
 
 
 class _Builder:
@@ -116,22 +114,16 @@ class _Builder:
         config, layer = self.config, f"model.layers.{i}"
         attention, mlp = f"{layer}.self_attn", f"{layer}.mlp"
         parts = [f"{attention}.{part}_proj" for part in "qkv"]
-        input_norm, qkv = fold_norm(
-            self.norm(f"{layer}.input_layernorm.weight"), self.linear(f"{layer}.qkv", parts, config.qkv_bias)
-        )
-        gate_up = [f"{mlp}.gate_proj", f"{mlp}.up_proj"]
-        post_norm, gate_up_linear = fold_norm(
-            self.norm(f"{layer}.post_attention_layernorm.weight"),
-            self.linear(f"{layer}.gate_up", gate_up, config.mlp_bias),
-        )
+        qkv = self.linear(f"{layer}.qkv", parts, config.qkv_bias)
+        gate_up = self.linear(f"{layer}.gate_up", [f"{mlp}.gate_proj", f"{mlp}.up_proj"], config.mlp_bias)
         return DecoderLayer(
-            input_norm=input_norm,
+            input_norm=self.norm_before(qkv, f"{layer}.input_layernorm.weight"),
             qkv=qkv,
             q_norm=self.norm(f"{attention}.q_norm.weight") if config.qk_norm else None,
             k_norm=self.norm(f"{attention}.k_norm.weight") if config.qk_norm else None,
             o=self.linear(f"{layer}.o", [f"{attention}.o_proj"], config.o_bias),
-            post_norm=post_norm,
-            gate_up=gate_up_linear,
+            post_norm=self.norm_before(gate_up, f"{layer}.post_attention_layernorm.weight"),
+            gate_up=gate_up,
             down=self.linear(f"{layer}.down", [f"{mlp}.down_proj"], config.mlp_bias),
         )
 
@@ -139,6 +131,10 @@ class _Builder:
         parts = [self.source.take(f"{module}.weight") for module in modules]
         bias = torch.cat([self.source.take(f"{m}.bias").dequantize() for m in modules]) if has_bias else None
         return self.make_linear(name, parts, bias)
+
+    def norm_before(self, linear: Linear, name: str) -> Norm:
+        norm = self.norm(name)
+        return fold_norm(norm, linear) if isinstance(linear, DenseLinear) and on_gpu(linear.weight) else norm
 
     def norm(self, name: str) -> Norm:
         weight = dense(self.source.take(name)).to(self.device, self.dtype, copy=True)
