@@ -209,7 +209,7 @@ def _loads(recipe: Recipe) -> list[LoadSpec]:
 
 def _closed(load: LoadSpec, concurrency: int) -> LoadSpec:
     """Four rounds of every slot where nothing is said: the steady middle outweighs the ramps at both ends."""
-    requests = load.requests if load.requests or load.duration else max(4 * concurrency, 4)
+    requests = load.requests if load.requests or load.duration else max(4 * concurrency, 8)
     return msgspec.structs.replace(load, concurrency=concurrency, requests=requests)
 
 
