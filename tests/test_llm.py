@@ -84,6 +84,14 @@ def test_n_answers_differ_and_repeat_with_a_seed(llm: LLM) -> None:
         assert all(len(entry.top) == 2 for entry in output.logprobs)
 
 
+def test_tokens_from_the_prefix_cache_are_those_that_the_first_answer_found(llm: LLM) -> None:
+    prompt = "Words that nobody has said before, and again, and again, and again."
+    cold = llm.generate(prompt, replace(GREEDY, max_tokens=2), n=3)[0]
+    warm = llm.generate(prompt, replace(GREEDY, max_tokens=2), n=3)[0]
+    assert cold.num_cached_tokens == 0
+    assert 0 < warm.num_cached_tokens < len(warm.prompt_token_ids)
+
+
 def test_prompt_logprobs_cover_the_prompt(llm: LLM) -> None:
     (result,) = llm.generate(["The quick brown"], replace(GREEDY, prompt_logprobs=1))
     assert result.prompt_logprobs is not None

@@ -216,7 +216,8 @@ class LLM:
                 result = results[key]
                 if output.prompt_logprobs is not None:
                     result.prompt_logprobs = output.prompt_logprobs
-                result.num_cached_tokens = max(result.num_cached_tokens, output.num_cached_tokens)
+                if output.index == 0:  # the others find what the first one has just computed
+                    result.num_cached_tokens = output.num_cached_tokens
                 if answer.take(output):
                     self._engine.stop(key, output.index)
                 if answer.output.finish_reason is not None:

@@ -147,10 +147,11 @@ def test_metrics_carry_vllms_names_under_a_prefix_of_ones_own(tokenizer: Tokeniz
     with live_server(tokenizer, metrics_prefix="vllm") as server:
         server.chat()
         text = server.client.get("/metrics").text
-    assert 'vllm:num_requests_running{model_name="tiny"} 0.0' in text
-    assert 'vllm:request_success_total{finished_reason="stop",model_name="tiny"} 1.0' in text
-    assert 'vllm:time_to_first_token_seconds_bucket{le="0.1",model_name="tiny"} 1.0' in text
-    assert 'vllm:time_to_first_token_seconds_sum{model_name="tiny"} 0.05' in text
+    assert 'vllm:num_requests_running{engine="0",model_name="tiny"} 0.0' in text
+    assert 'vllm:request_success_total{engine="0",finished_reason="stop",model_name="tiny"} 1.0' in text
+    assert 'vllm:time_to_first_token_seconds_bucket{engine="0",le="0.1",model_name="tiny"} 1.0' in text
+    assert 'vllm:time_to_first_token_seconds_sum{engine="0",model_name="tiny"} 0.05' in text
+    assert 'vllm:cache_config_info{block_size="16",cache_dtype="float32",engine="0",num_gpu_blocks="64"} 1.0' in text
 
 
 def test_the_openapi_document_describes_the_bodies(server: LiveServer) -> None:

@@ -196,6 +196,40 @@ def test_a_prompt_that_ends_inside_a_character_streams_valid_text(server: WholeS
     assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == whole
 
 
+def test_metrics_have_every_name_that_vllms_dashboard_asks_for(server: WholeServer) -> None:
+    server.complete(PROMPT, max_tokens=4, ignore_eos=True)
+    lines = server.client.get("/metrics").text.splitlines()
+    names = {line.split("{")[0].removeprefix("firsttoken:") for line in lines if not line.startswith("#")}
+    assert names >= {
+        "num_requests_running",
+        "num_requests_waiting",
+        "kv_cache_usage_perc",
+        "gpu_cache_usage_perc",
+        "prompt_tokens_total",
+        "generation_tokens_total",
+        "prefix_cache_queries_total",
+        "prefix_cache_hits_total",
+        "num_preemptions_total",
+        "request_success_total",
+        "time_to_first_token_seconds_bucket",
+        "inter_token_latency_seconds_bucket",
+        "time_per_output_token_seconds_bucket",
+        "request_time_per_output_token_seconds_bucket",
+        "e2e_request_latency_seconds_bucket",
+        "request_queue_time_seconds_sum",
+        "request_prefill_time_seconds_sum",
+        "request_decode_time_seconds_sum",
+        "request_inference_time_seconds_sum",
+        "request_prompt_tokens_bucket",
+        "request_generation_tokens_bucket",
+        "request_max_num_generation_tokens_sum",
+        "request_params_n_bucket",
+        "request_params_max_tokens_bucket",
+        "iteration_tokens_total_bucket",
+        "cache_config_info",
+    }
+
+
 def test_the_prefix_cache_shows_in_usage_and_a_salt_keeps_it_apart(server: WholeServer) -> None:
     prompt = "Cached words, said again and again. " * 3
     fields: dict[str, Any] = {"max_tokens": 1, "temperature": 0}
@@ -208,4 +242,6 @@ def test_the_prefix_cache_shows_in_usage_and_a_salt_keeps_it_apart(server: Whole
     assert cached("mine") == 0
     assert cached("mine") > 0
     assert cached("yours") == 0
+    four = server.complete(prompt, cache_salt="fours", n=4, **fields)
+    assert four["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, "they share what the first one computed"
     server.next_is_right()

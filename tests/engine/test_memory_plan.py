@@ -76,6 +76,12 @@ def test_a_context_that_does_not_fit_is_refused_with_the_numbers_and_one_that_wo
     assert plan_memory(replace(DEMAND, max_model_len=int(found[1])), card(24)).max_model_len == int(found[1])
 
 
+def test_small_amounts_are_told_in_mib() -> None:
+    demand = replace(DEMAND, max_model_len=4096, kv_cache_memory=48 << 20, weight_bytes=80 << 20)
+    with pytest.raises(OutOfMemory, match=r"needs 0\.56 GiB .* there are 48\.00 MiB beside .* \(80\.00 MiB\)"):
+        plan_memory(demand, card(24))
+
+
 @pytest.mark.parametrize("memory", [card(24, utilization=0.3), card(24, utilization=0.34)])
 def test_a_share_too_small_for_the_weights_names_one_that_works(memory: DeviceMemory) -> None:
     with pytest.raises(OutOfMemory) as refused:

@@ -39,6 +39,9 @@ def test_latencies_of_one_request_are_counted_from_its_arrival() -> None:
         "request_inference_time_seconds": (1, 0.04),
         "request_prompt_tokens": (1, 5),
         "request_generation_tokens": (1, 4),
+        "request_max_num_generation_tokens": (1, 4),
+        "request_params_n": (1, 1),
+        "request_params_max_tokens": (1, 4),
         "iteration_tokens_total": (4, 5 + 3),
     }
     assert {name: (h.counts[-1], round(h.total, 6)) for name, h in read.items()} == expected
@@ -52,6 +55,23 @@ def test_counters_count_tokens_and_a_prompt_once_a_request() -> None:
     assert run.counter("generation_tokens_total") == 12
     assert run.counter("prefix_cache_queries_total") == 15
     assert run.counter("prefix_cache_hits_total") == 8
+
+
+def test_what_was_asked_for_counts_once_a_request_when_its_last_sequence_ends() -> None:
+    run = bench()
+    run.engine.add(request("r", PROMPT, n=3, max_tokens=4, ignore_eos=True))
+    run.engine.stop("r", 2)
+    assert run.engine.stats().histograms["request_params_n"].counts[-1] == 0
+    run.run()
+    run.engine.add(request("open", PROMPT, max_tokens=None))
+    run.engine.abort("open")
+    read = run.engine.stats().histograms
+    expected = {
+        "request_params_n": (2, 3 + 1),
+        "request_params_max_tokens": (1, 4),
+        "request_max_num_generation_tokens": (2, 4 + 0),  # the longest of three, then none
+    }
+    assert {name: (read[name].counts[-1], read[name].total) for name in expected} == expected
 
 
 def test_finished_requests_are_counted_by_reason() -> None:

@@ -244,9 +244,9 @@ class Engine:
     def _finish(self, seq: Sequence, reason: FinishReason, now: float) -> None:
         seq.finish_reason = reason
         self._scheduler.finish(seq)
-        self._counters.finish(seq, now)
-        self._prompt_logprobs.pop(seq, None)
         request_id = seq.request.request_id
+        self._counters.finish(seq, now, ends_request=len(self._unfinished[request_id]) == 1)
+        self._prompt_logprobs.pop(seq, None)
         del self._unfinished[request_id][seq.index]
         if not self._unfinished[request_id]:
             del self._unfinished[request_id]

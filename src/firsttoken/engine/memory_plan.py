@@ -134,9 +134,9 @@ def _pool(demand: Demand, memory: DeviceMemory, left: int) -> int:
         available += memory.free - memory.budget
     if demand.kv_cache_memory > available:
         raise OutOfMemory(
-            f"--kv-cache-memory {demand.kv_cache_memory} ({_gib(demand.kv_cache_memory)}) does not fit: beside "
-            f"{demand.model}'s weights ({_gib(demand.weight_bytes)}) there is room for {available} bytes "
-            f"({_gib(available)})."
+            f"--kv-cache-memory {demand.kv_cache_memory} ({_size(demand.kv_cache_memory)}) does not fit: beside "
+            f"{demand.model}'s weights ({_size(demand.weight_bytes)}) there is room for {available} bytes "
+            f"({_size(available)})."
         )
     return demand.kv_cache_memory
 
@@ -144,18 +144,18 @@ def _pool(demand: Demand, memory: DeviceMemory, left: int) -> int:
 def _too_large(demand: Demand, memory: DeviceMemory, lack: int) -> str:
     beside = memory.budget + lack - demand.weight_bytes
     needs = (
-        f"{demand.model} needs {_gib(memory.budget + lack)} (weights {_gib(demand.weight_bytes)}, activations, runtime "
-        f"and the smallest KV cache {_gib(beside)})"
+        f"{demand.model} needs {_size(memory.budget + lack)} (weights {_size(demand.weight_bytes)}, activations, runtime "
+        f"and the smallest KV cache {_size(beside)})"
     )
     if memory.kind == "cpu":
-        free = f"but only {_gib(memory.free)} of this machine's memory is free"
-        return f"{needs}, {free}; free {_gib(lack)} more or use a smaller model."
-    has = f"but may use {_gib(memory.budget)} of the GPU's {_gib(memory.total)}"
+        free = f"but only {_size(memory.free)} of this machine's memory is free"
+        return f"{needs}, {free}; free {_size(lack)} more or use a smaller model."
+    has = f"but may use {_size(memory.budget)} of the GPU's {_size(memory.total)}"
     share = (memory.budget + lack) / memory.total
     if memory.budget + lack <= memory.free and share <= 0.97:
         return f"{needs}, {has}; --gpu-memory-utilization {_round_up(share):.2f} is enough."
     if memory.budget + lack <= memory.total * memory.utilization:
-        return f"{needs}, {has}, for other programs hold the rest; free {_gib(lack)} of it."
+        return f"{needs}, {has}, for other programs hold the rest; free {_size(lack)} of it."
     smaller = _fewer(demand, lack)
     if smaller:
         return f"{needs}, {has}; {smaller} is enough."
@@ -173,8 +173,8 @@ def _context_too_long(demand: Demand, memory: DeviceMemory, kv_bytes: int, left:
     assert demand.max_model_len is not None
     needed = _blocks(demand.max_model_len, demand.block_size) * demand.block_bytes
     text = (
-        f"A context of {demand.max_model_len} tokens needs {_gib(needed)} of KV cache and there are {_gib(kv_bytes)} "
-        f"beside {demand.model}'s weights ({_gib(demand.weight_bytes)}); use --max-model-len {fits} or less"
+        f"A context of {demand.max_model_len} tokens needs {_size(needed)} of KV cache and there are {_size(kv_bytes)} "
+        f"beside {demand.model}'s weights ({_size(demand.weight_bytes)}); use --max-model-len {fits} or less"
     )
     if kv_bytes < needed <= left:
         return f"{text}, or --kv-cache-memory {needed}."
@@ -188,5 +188,8 @@ def _round_up(share: float) -> float:
     return int(share * 100 + 0.9999) / 100
 
 
-def _gib(size: int) -> str:
-    return f"{size / GIB:.2f} GiB"
+def _size(size: int) -> str:
+    """Bytes in the unit that leaves digits to read: a small model's share of a GiB would be 0.00."""
+    if size >= GIB // 10:
+        return f"{size / GIB:.2f} GiB"
+    return f"{size / (1 << 20):.2f} MiB"

@@ -36,6 +36,7 @@ _TTFT = [
 _TOKEN = [0.001, 0.002, 0.003, 0.004, 0.005, 0.0075]
 _TOKEN += [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80]
 _REQUEST = [0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680]
+_COUNT = [1, 2, 5, 10, 20]
 _ITERATION = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 
 
@@ -81,6 +82,10 @@ class EngineCounters:
         self._prompt = _Bins(tokens)
         self._generation = _Bins(tokens)
         self._iteration = _Bins([float(bound) for bound in _ITERATION])
+        self._n = _Bins([float(bound) for bound in _COUNT])
+        self._max_tokens = _Bins(tokens)
+        self._longest = _Bins(tokens)
+        self._longest_so_far: dict[str, int] = {}  # by id, of requests some of whose sequences have ended
 
     @property
     def mean_e2e(self) -> float:
@@ -97,8 +102,8 @@ class EngineCounters:
         for before, times in last.items():
             self._itl.observe(now - before, times)
 
-    def finish(self, seq: Sequence, now: float) -> None:
-        """One finished sequence, whatever its reason."""
+    def finish(self, seq: Sequence, now: float, *, ends_request: bool) -> None:
+        """One finished sequence, whatever its reason; `ends_request` where it was the last of its request."""
         assert seq.finish_reason is not None
         self.finished[seq.finish_reason] += 1
         arrival, scheduled, first, last = seq.request.arrival, seq.first_scheduled, seq.first_token, seq.last_token
@@ -106,6 +111,7 @@ class EngineCounters:
         self._e2e.observe(now - arrival)
         self._prompt.observe(seq.num_prompt_tokens)
         self._generation.observe(tokens)
+        self._finish_request(seq, ends_request)
         if scheduled is None:
             return
         self._queue.observe(scheduled - arrival)
@@ -116,6 +122,17 @@ class EngineCounters:
         self._decode.observe(last - first)
         if tokens > 1:
             self._tpot.observe((last - first) / (tokens - 1))
+
+    def _finish_request(self, seq: Sequence, ended: bool) -> None:
+        request = seq.request
+        longest = max(seq.num_output_tokens, self._longest_so_far.pop(request.request_id, 0))
+        if not ended:
+            self._longest_so_far[request.request_id] = longest
+            return
+        self._longest.observe(longest)
+        self._n.observe(request.n)
+        if request.sampling.max_tokens is not None:
+            self._max_tokens.observe(request.sampling.max_tokens)
 
     def read(self, *, running: int, waiting: int, kv_cache_usage: float) -> EngineStats:
         """Everything, with the gauges as they are now."""
@@ -144,6 +161,9 @@ class EngineCounters:
                 "request_inference_time_seconds": self._inference.read(),
                 "request_prompt_tokens": self._prompt.read(),
                 "request_generation_tokens": self._generation.read(),
+                "request_max_num_generation_tokens": self._longest.read(),
+                "request_params_n": self._n.read(),
+                "request_params_max_tokens": self._max_tokens.read(),
                 "iteration_tokens_total": self._iteration.read(),
             },
         )

@@ -43,7 +43,8 @@ class _RunSink:
         run = self._run
         choice = run.choices[output.index]
         try:
-            run.cached_tokens = max(run.cached_tokens, output.num_cached_tokens)
+            if output.index == 0:  # the others find what the first one has just computed
+                run.cached_tokens = output.num_cached_tokens
             if output.prompt_logprobs is not None and run.prompt_entries is not None:
                 for each in run.choices:
                     each.prepend_prompt(run.prompt_entries(output.prompt_logprobs))
