@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from firsttoken.bench.http_connection import Answer, Clock, Connection, Inbox
+from firsttoken.bench.records import STOPPED
 from firsttoken.errors import ConfigError
 
 
@@ -121,7 +122,7 @@ class HttpClient:
         try:
             answered = await done
         except asyncio.CancelledError:
-            connection.abort("the run was stopped before the answer ended")
+            connection.abort(STOPPED)
             raise
         finally:
             watch.cancel()

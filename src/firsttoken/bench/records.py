@@ -14,6 +14,8 @@ import msgspec
 from firsttoken.errors import ConfigError
 
 SCHEMA = "firsttoken.bench/1"
+STOPPED = "the run was stopped before the answer ended"
+"""The error of requests that the user broke off: they count neither as answered nor as failed."""
 
 Phase = Literal["warm-up", "measured"]
 Arrivals = Literal["poisson", "constant", "trace"]
@@ -66,7 +68,7 @@ class LoadSpec(msgspec.Struct, kw_only=True, frozen=True):
     trace: list[float] = []  # seconds from the start, ascending, for "trace"
     requests: int | None = None  # measured requests (dialogues, for a scenario of dialogues)
     duration: float | None = None  # seconds in which measured requests may start
-    warm_up: int = 0  # requests sent before the measured ones, in the same shape
+    warm_up: int = 0  # dialogues before the measured ones; an open loop's go out like a closed loop's
 
     @property
     def open(self) -> bool:

@@ -89,7 +89,7 @@ class Monitor(Protocol):
 
 
 Judge = Callable[[ScenarioResult, RunResult], list[Check]]
-"""A further check of a finished scenario, such as the roofline's: it may fill in `shares`; verdicts join the scenario's."""
+"""A further check of a finished scenario, such as the roofline's: it may fill in `shares`; its verdicts join in."""
 
 
 def run_scenarios(
