@@ -1,0 +1,198 @@
+"""A run as one HTML file that needs no network, in English and Chinese: verdict, figures, charts, definitions.
+
+Everything that a server, a model's name or a command line put into the run is escaped, and the page's own policy
+forbids it to load anything.
+"""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from firsttoken.bench import figures, units, words
+from firsttoken.bench.records import RunResult, ScenarioResult
+from firsttoken.bench.report_parts import (
+    check_list,
+    definitions,
+    figure,
+    level_of,
+    overview_row,
+    scenario_section,
+    share_list,
+    sweep_rows,
+)
+from firsttoken.bench.report_sensors import sensor_section
+from firsttoken.bench.words import Words
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+_VERDICTS = {
+    "ok": Words("Every self-check passed.", "全部自检通过。"),
+    "flag": Words("Usable with care: some self-checks raised a flag.", "可以参考，但请留意：部分自检给出了提示。"),
+    "fail": Words("Do not use these figures: a self-check failed.", "这些数字不可用：有自检未通过。"),
+}
+
+
+def write_report(path: Path, result: RunResult) -> None:
+    """Writes the page; `result` needs its raw records for the charts of single requests."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(result), encoding="utf-8")
+
+
+def render(result: RunResult) -> str:
+    """The whole page."""
+    page = files("firsttoken.bench") / "page"
+    style, script = (page / "style.css").read_text("utf-8"), (page / "script.js").read_text("utf-8")
+    title = escape(f"{result.model or 'model'} · firsttoken bench")
+    body = "".join(
+        [
+            _head(result),
+            _verdict(result),
+            _overview(result),
+            _shares(result),
+            *(_sweep(name, points, number) for number, (name, points) in enumerate(_sweeps(result).items())),
+            *(scenario_section(s, number) for number, s in enumerate(result.scenarios) if s.sweep is None),
+            sensor_section(result),
+            definitions(),
+            _provenance(result),
+        ]
+    )
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
+        f"<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}</main>\n<script>\n{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _head(result: RunResult) -> str:
+    server = " ".join(part for part in (result.server.kind, result.server.version) if part)
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(result.created)) if result.created else ""
+    facts: list[tuple[Words, str]] = [
+        (Words("Server", "服务"), server or "?"),
+        (Words("Address", "地址"), result.url),
+        (Words("Measured", "测量时间"), day),
+    ]
+    if result.ready_seconds is not None:
+        facts.append((Words("Launch to ready", "启动到就绪"), units.seconds(result.ready_seconds)))
+    if result.server.max_model_len:
+        facts.append((Words("Context", "上下文"), f"{result.server.max_model_len:,} tokens"))
+    items = "".join(f"<li>{name.html} <b>{escape(value)}</b></li>" for name, value in facts if value)
+    return (
+        f'<div class="top"><div><h1>{escape(result.model or "?")}</h1><ul class="facts">{items}</ul></div>'
+        '<div class="languages" role="group" aria-label="Language / 语言">'
+        '<button type="button" data-language="en">English</button>'
+        '<button type="button" data-language="zh" lang="zh">中文</button></div></div>\n'
+    )
+
+
+def _verdict(result: RunResult) -> str:
+    every = [("", check) for check in result.checks]
+    every += [(scenario.name, check) for scenario in result.scenarios for check in scenario.checks]
+    level = level_of([check for _, check in every])
+    worth = [(name, check) for name, check in every if check.level != "ok"]
+    unfinished = [scenario.name for scenario in result.scenarios if not scenario.complete]
+    broken = ""
+    if unfinished:
+        names = ", ".join(unfinished)
+        broken = Words(
+            f"Broken off before it was done: {names}. What was measured until then is shown.",
+            f"未跑完：{names}。这里显示中断之前测到的部分。",
+        ).html
+        broken = f'<p class="small">{broken}</p>'
+    return f'<div class="verdict {level}"><strong>{_VERDICTS[level].html}</strong>{broken}{check_list(worth)}</div>\n'
+
+
+def _overview(result: RunResult) -> str:
+    if not result.scenarios:
+        return f"<p>{Words('No scenario has run.', '还没有运行任何场景。').html}</p>\n"
+    heads = [
+        Words("Scenario", "场景"),
+        Words("TTFT, median", "TTFT 中位数"),
+        Words("TPOT, median", "TPOT 中位数"),
+        words.OUTPUT,
+        Words("End to end, median", "端到端中位数"),
+        Words("Answered", "成功"),
+        Words("Checks", "自检"),
+    ]
+    rows = "".join(overview_row(scenario, number) for number, scenario in enumerate(result.scenarios))
+    head = "".join(f"<th>{name.html}</th>" for name in heads)
+    return (
+        f"<h2>{Words('At a glance', '概览').html}</h2>\n"
+        f'<div class="scroll"><table class="big"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n'
+    )
+
+
+def _shares(result: RunResult) -> str:
+    found = [(scenario.name, share) for scenario in result.scenarios for share in scenario.shares]
+    heading = f"<h2>{Words('Against the ceiling', '与性能上限对比').html}</h2>\n"
+    if not found:
+        note = Words(
+            "No ceiling is known for this run: it needs the model's config and this machine's measured bandwidth.",
+            "本次运行没有可用的上限：需要模型配置和本机实测带宽。",
+        )
+        return f'{heading}<p class="soft">{note.html}</p>\n'
+    caption = Words("Share of the ceiling that was reached", "达到上限的比例")
+    explained = Words("How each ceiling comes about", "各上限如何得出")
+    chart = figure("shares", caption, figures.shares(result, "shares"), whole=True)
+    return (
+        f'{heading}<div class="charts">{chart}</div>\n'
+        f"<details><summary>{explained.html}</summary>{share_list(found)}</details>\n"
+    )
+
+
+def _sweeps(result: RunResult) -> dict[str, list[ScenarioResult]]:
+    found: dict[str, list[ScenarioResult]] = {}
+    for scenario in result.scenarios:
+        if scenario.sweep is not None:
+            found.setdefault(scenario.scenario, []).append(scenario)
+    return {name: sorted(points, key=figures.load_value) for name, points in found.items()}
+
+
+def _sweep(name: str, points: list[ScenarioResult], number: int) -> str:
+    title = Words(points[0].title or name, points[0].title_zh or points[0].title or name)
+    throughput, latency = f"sweep-{number}-throughput", f"sweep-{number}-latency"
+    charts = "".join(
+        [
+            figure(
+                throughput,
+                Words("Throughput against load", "吞吐量随负载变化"),
+                figures.sweep_throughput(points, throughput),
+            ),
+            figure(latency, Words("Latency against load", "延迟随负载变化"), figures.sweep_latency(points, latency)),
+        ]
+    )
+    sections = "".join(
+        f'<details id="{escape(point.name)}"><summary>{words.load_name(point.load).html}</summary>'
+        f"{scenario_section(point, 1000 * (number + 1) + at, nested=True)}</details>"
+        for at, point in enumerate(points)
+    )
+    return f'<h2>{title.html}</h2>\n<div class="charts">{charts}</div>\n{sweep_rows(points)}{sections}\n'
+
+
+def _provenance(result: RunResult) -> str:
+    rows: list[tuple[Words, str]] = [
+        (Words("Command", "命令"), " ".join(result.command)),
+        (Words("Server's command", "服务启动命令"), result.server.command),
+        (Words("firsttoken", "firsttoken"), result.version),
+        (Words("Seed of the prompts", "提示词种子"), "" if result.seed is None else str(result.seed)),
+        (Words("Client processes", "客户端进程"), str(result.client_processes)),
+    ]
+    if result.client_ceiling is not None:
+        ceiling = f"{units.count(result.client_ceiling)} chunks/s"
+        rows.append((Words("Client's own ceiling", "客户端自身上限"), ceiling))
+    rows += [(words.same(key), str(value)) for key, value in result.server.details.items()]
+    rows += [(words.same(key), _machine_value(value)) for key, value in result.machine.items()]
+    rows += [(words.same(key), units.digits(value, 4)) for key, value in result.ceilings.items()]
+    items = "".join(f"<dt>{name.html}</dt><dd><code>{escape(value)}</code></dd>" for name, value in rows if value)
+    absent = "".join(f"<li>{escape(sentence)}</li>" for sentence in result.absent)
+    missing = f"<h3>{Words('Sensors that are absent', '缺少的传感器').html}</h3><ul>{absent}</ul>" if absent else ""
+    return f"<h2>{Words('How this was measured', '测量环境与命令').html}</h2>\n<dl>{items}</dl>{missing}\n"
+
+
+def _machine_value(value: str | float | None) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else f"{value:,.10g}"
