@@ -18,6 +18,7 @@ from tests.api.fake_backend import FakeBackend, Script, engine_info
 
 from firsttoken.config import ServerConfig
 from firsttoken.server.app import create_app
+from firsttoken.server.http_protocol import BoundedHttpProtocol
 from firsttoken.tokenizer import Tokenizer
 
 HELLO = "Hello there."
@@ -161,6 +162,7 @@ def live_server(
     model: str = "tiny",
     defaults: dict[str, float] | None = None,
     send_buffer: int | None = None,
+    http: type[BoundedHttpProtocol] = BoundedHttpProtocol,
     **config: Any,
 ) -> Iterator[LiveServer]:
     """`config` goes to ServerConfig; `send_buffer` is what the kernel holds of an answer, in bytes."""
@@ -185,7 +187,7 @@ def live_server(
     listener = socket.create_server(("127.0.0.1", 0))
     if send_buffer is not None:  # accepted connections inherit it
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-    server = Server(uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1))
+    server = Server(uvicorn.Config(app, http=http, log_level="error", ws="none", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:

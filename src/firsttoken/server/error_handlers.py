@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from firsttoken.errors import FirstTokenError, InvalidRequest, QueueFull, RequestError, Unavailable
+from firsttoken.server.responses import ClientGone
 
 _PLAIN = {  # HTTP errors of the framework itself: (sentence, code)
     400: ("The request cannot be read.", None),
@@ -100,6 +101,11 @@ async def _on_http_exception(_: Request, error: Exception) -> Response:
     return error_response(error.status_code, message, code=code, headers=headers)
 
 
+async def _on_disconnect(_: Request, __: Exception) -> Response:
+    """The client went away while it sent its request: nobody's fault to log, and nobody to answer."""
+    return ClientGone()
+
+
 async def _on_any_error(_: Request, error: Exception) -> Response:
     """Its text may name files or addresses, so it goes to the log (the server writes it) and never to a client."""
     return error_response(500, "The server failed on this request; its log says why.", code="internal_error")
@@ -110,6 +116,7 @@ def install(app: FastAPI) -> None:
         RequestError: _on_request_error,
         FirstTokenError: _on_any_error,
         HTTPException: _on_http_exception,
+        ClientDisconnect: _on_disconnect,
         Exception: _on_any_error,
     }
     for kind, handler in handlers.items():

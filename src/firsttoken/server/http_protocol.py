@@ -1,40 +1,163 @@
-"""uvicorn's HTTP protocol with a bound on what a client can make it hold before the headers are complete."""
+"""uvicorn's HTTP protocol with what a server that strangers speak to needs besides: bounds, and an end for each client.
+
+Bounded are the bytes that are no body (head, trailers, chunk extensions) and the time that a request may take to
+arrive; uvicorn and httptools keep and wait for whatever comes.
+"""
 
 from __future__ import annotations
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import asyncio
+from http import HTTPStatus
+
+import httptools
+import msgspec
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from firsttoken.server.error_handlers import error_object
 
 MAX_HEAD_BYTES = 64 * 1024
 
-_BODY = (
-    b'{"error":{"message":"The request\'s headers are too large.","type":"invalid_request_error",'
-    b'"param":null,"code":"headers_too_large"}}'
-)
-_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
+
+def _refusal(status: HTTPStatus, message: str, code: str | None = None) -> bytes:
+    body = msgspec.json.encode(error_object(status, message, code=code))
+    head = (
+        f"HTTP/1.1 {status} {status.phrase}\r\ncontent-type: application/json\r\n"
+        f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+_MALFORMED = _refusal(HTTPStatus.BAD_REQUEST, "The request is not valid HTTP/1.1.")
+_TOO_LATE = _refusal(HTTPStatus.REQUEST_TIMEOUT, "The request did not arrive in time.", "request_timeout")
+_TOO_LARGE = _refusal(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's headers are too large.", "headers_too_large"
 )
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """httptools itself keeps every header byte that arrives; a head that never ends is answered with 431 here."""
+    """One connection. Whatever cannot be read is answered in OpenAI's form, and the connection closed."""
 
-    _in_head = False
-    _head_bytes = 0
+    head_seconds = 60.0  # for a request's head, and for the first one to begin at all
+    request_seconds = 300.0  # for all of a request
+    tick_seconds = 30.0  # between looks at the clock: cheaper than a timer a request
+
+    _advanced = False  # a head, a piece of body or a request was completed by the bytes last read
+    _unused_bytes = 0  # since then
+    _in_head = True
+    _began: float | None = None  # when the request now arriving did; None while none is
+    _declined = False  # the head last read offers another protocol
+    _answering: RequestResponseCycle | None = None
+    _ticker: asyncio.TimerHandle | None = None
+
+    # --- the connection ---
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._began = self.loop.time()
+        self._ticker = self.loop.call_later(self.tick_seconds, self._tick)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+        # uvicorn tells the newest request alone, which is another one where the client sends several ahead.
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._advanced = False
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            if self._declined:
+                self._go_on_in_http(data[offer.args[0] :])
+            return
+        except httptools.HttpParserError:
+            self._refuse(_MALFORMED)
+            return
+        self._unused_bytes = 0 if self._advanced else self._unused_bytes + len(data)
+        if self._unused_bytes > MAX_HEAD_BYTES:
+            self._refuse(_TOO_LARGE)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    # --- the parser's callbacks ---
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
-        self._head_bytes = 0
+        self._began = self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # trailers count for nothing: what was decided by the head stands
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        super().on_headers_complete()
+        self._advanced = True
+        self._declined = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if not self._declined:
+            super().on_headers_complete()
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-                self.transport.write(_TOO_LARGE)
-                self.transport.close()
+    def on_body(self, body: bytes) -> None:
+        self._advanced = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._declined:
+            return
+        self._advanced = True
+        self._in_head = True  # of the next one
+        self._began = None
+        super().on_message_complete()
+
+    # --- inside ---
+
+    def _go_on_in_http(self, rest: bytes) -> None:
+        """Reads a request again without its offer of another protocol, as a server that has none may.
+
+        httptools takes what follows an offer for the other protocol, so that the body would be lost; the JDK's client
+        offers HTTP/2 with every first request.
+        """
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        lines += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        self._declined = False
+        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
+
+    def _refuse(self, answer: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        cycle = self._answering
+        if cycle is None or (self._in_head and cycle.response_complete) or self._awaits_body(cycle):
+            self.transport.write(answer)  # else it would be taken for a part of another answer
+        self.transport.close()
+
+    def _awaits_body(self, cycle: RequestResponseCycle) -> bool:
+        return cycle.more_body and not cycle.response_started
+
+    def _tick(self) -> None:
+        now = self.loop.time()
+        cycle = self._answering
+        if cycle is not None and not cycle.response_complete and not cycle.more_body:
+            self._began = None if self._began is None else now  # what is sent ahead of an answer is not read meanwhile
+        elif self._began is not None:
+            limit = self.head_seconds if self._in_head else self.request_seconds
+            if now - self._began >= limit:
+                self._end_wait()
+                return
+        elif self.timeout_keep_alive_task is None:
+            self._began = now  # blank lines have ended uvicorn's own wait for the next request
+        self._ticker = self.loop.call_later(self.tick_seconds, self._tick)
+
+    def _end_wait(self) -> None:
+        if self._in_head and not self._unused_bytes:
+            self.transport.close()  # nothing was asked
+        else:
+            self._refuse(_TOO_LATE)

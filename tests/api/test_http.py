@@ -1,0 +1,199 @@
+"""HTTP itself, as odd, hostile and broken clients speak it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.api.live_server import LiveServer, live_server, wait_until
+
+from firsttoken.server.http_protocol import MAX_HEAD_BYTES, BoundedHttpProtocol
+from firsttoken.tokenizer import Tokenizer
+
+BODY = b'{"prompt": "Hi"}'
+CHUNKED = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n"
+
+
+def post(body: bytes = BODY, headers: bytes = b"") -> bytes:
+    return b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n%bcontent-length: %d\r\n\r\n%b" % (headers, len(body), body)
+
+
+def exchange(port: int, *parts: bytes) -> bytes:
+    """All that the server answers until it closes the connection."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        try:
+            for part in parts:
+                connection.sendall(part)
+            while data := connection.recv(1 << 16):
+                answer += data
+        except ConnectionError:  # the server closed while more was on its way
+            pass
+    return answer
+
+
+def error_of(answer: bytes, status: int) -> dict[str, str]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer
+    error: dict[str, str] = json.loads(body)["error"]
+    return error
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"FETCH / HTTP/1.1\r\n\r\n",
+        "GET /你 HTTP/1.1\r\n\r\n".encode(),
+        b"GET / HTTP/1.1\r\na b: c\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+        CHUNKED + b"\r\nzz\r\n",
+    ],
+)
+def test_what_is_not_http_is_a_400_in_openais_form(server: LiveServer, data: bytes) -> None:
+    assert error_of(exchange(server.port, data), 400)["type"] == "invalid_request_error"
+    server.next_is_right()
+
+
+def test_what_is_not_http_after_an_answer_is_a_400_too(server: LiveServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+        connection.sendall(post())
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"\x00\r\n\r\n")
+        error_of(connection.recv(4096), 400)
+        assert connection.recv(4096) == b""
+
+
+def test_a_refusal_never_passes_for_the_answer_to_an_earlier_request(server: LiveServer) -> None:
+    server.backend.pace = 0.02
+    answer = exchange(server.port, post(b'{"prompt": "Hi", "stream": true}') + b"GET / nonsense\r\n\r\n")
+    assert b"400" not in answer
+    wait_until(lambda: not server.backend.running)
+    server.backend.pace = 0
+    server.next_is_right()
+
+
+@pytest.mark.parametrize("offer", [b"h2c", b"websocket"])
+def test_an_offer_of_another_protocol_is_passed_over_and_its_body_read(server: LiveServer, offer: bytes) -> None:
+    """The JDK's client offers HTTP/2 with its first request, whatever that is."""
+    headers = b"connection: Upgrade, HTTP2-Settings, close\r\nupgrade: %b\r\nhttp2-settings: AAEAAEAAAAIA\r\n" % offer
+    whole = post(headers=headers)
+    for cut in (1, len(whole) - len(BODY) - 2, len(whole) - len(BODY), len(whole) - 3):
+        answer = exchange(server.port, whole[:cut], whole[cut:])
+        assert answer.startswith(b"HTTP/1.1 200 "), answer
+        assert b"Hello there." in answer
+    server.next_is_right()
+
+
+def test_trailers_are_no_headers(tokenizer: Tokenizer) -> None:
+    trailers = b"authorization: Bearer secret\r\nx-request-id: mine\r\n"
+    request = CHUNKED + b"connection: close\r\n\r\n10\r\n" + BODY + b"\r\n0\r\n" + trailers + b"\r\n"
+    with live_server(tokenizer, api_keys=("secret",)) as locked:
+        answer = exchange(locked.port, request)
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert b"mine" not in answer
+
+
+@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n", CHUNKED + b"\r\n10\r\n" + BODY + b"\r\n0\r\n"])
+def test_headers_and_trailers_without_end_are_cut_off(server: LiveServer, start: bytes) -> None:
+    sent = 0
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+        connection.sendall(start)
+        try:
+            while sent < 100 * MAX_HEAD_BYTES:
+                sent += connection.send(b"a: b\r\n" * 1000)
+                time.sleep(0.001)
+        except ConnectionError:
+            pass
+    assert sent < 100 * MAX_HEAD_BYTES
+    server.next_is_right()
+
+
+def test_requests_sent_ahead_are_all_answered_however_many(server: LiveServer) -> None:
+    one = b"GET /version HTTP/1.1\r\nhost: x\r\nx-padding: " + b"a" * 200 + b"\r\n\r\n"
+    count = 3 * MAX_HEAD_BYTES // len(one)
+    answer = exchange(server.port, one * count + one.replace(b"host", b"connection: close\r\nhost"))
+    assert answer.count(b"HTTP/1.1 200 ") == count + 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_goes_away_frees_the_engine_though_it_sent_more_ahead(server: LiveServer, stream: bool) -> None:
+    server.backend.pace = 60
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+        body = json.dumps({"prompt": "Hi", "stream": stream}).encode()
+        connection.sendall(post(body) + b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        wait_until(lambda: bool(server.backend.running))
+    wait_until(lambda: not server.backend.running, 0.5)
+    server.backend.pace = 0
+    server.next_is_right()
+
+
+class Hasty(BoundedHttpProtocol):
+    head_seconds = 0.3
+    request_seconds = 0.6
+    tick_seconds = 0.05
+
+
+@pytest.fixture(scope="module")
+def hasty(tokenizer: Tokenizer) -> Iterator[LiveServer]:
+    with live_server(tokenizer, http=Hasty) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("start", "drop"),
+    [
+        (b"GET /health HT", b""),
+        (b"GET /health HTTP/1.1\r\n", b"a: b\r\n"),
+        (post()[:-1], b""),
+        (CHUNKED + b"\r\n", b"1\r\n \r\n"),
+    ],
+)
+def test_a_request_that_arrives_too_slowly_is_ended(hasty: LiveServer, start: bytes, drop: bytes) -> None:
+    began = time.monotonic()
+    answer = b""
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=0.1) as connection:
+        connection.sendall(start)
+        while time.monotonic() - began < 5:
+            try:
+                if data := connection.recv(4096):
+                    answer += data
+                    continue
+                break
+            except TimeoutError:
+                connection.sendall(drop)
+    assert time.monotonic() - began < 3
+    assert error_of(answer, 408)["code"] == "request_timeout"
+    hasty.next_is_right()
+
+
+@pytest.mark.parametrize("data", [b"", b"\r\n"])
+def test_a_connection_on_which_nothing_is_asked_is_closed(hasty: LiveServer, data: bytes) -> None:
+    began = time.monotonic()
+    assert exchange(hasty.port, data)[:13] in (b"", b"HTTP/1.1 408 ")
+    assert time.monotonic() - began < 3
+
+
+def test_a_long_answer_is_no_slow_request(hasty: LiveServer) -> None:
+    hasty.backend.pace = 0.1
+    answer = exchange(hasty.port, post(headers=b"connection: close\r\n") + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    hasty.backend.pace = 0
+
+
+def test_a_client_that_goes_away_while_it_sends_is_no_error_in_the_log(
+    server: LiveServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+            connection.sendall(post()[:-3])
+            time.sleep(0.05)
+        server.next_is_right()
+        time.sleep(0.05)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn")] == []
