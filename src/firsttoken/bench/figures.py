@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from firsttoken.bench import units, words
+from firsttoken.bench.metrics import output_tokens, tpot, ttft
 from firsttoken.bench.records import RequestRecord, RunResult, Sample, ScenarioResult
 from firsttoken.bench.svg import Axis, Mark, Series, Span, bars, chart, linear_axis, log_axis, timeline
 from firsttoken.bench.words import Words, same
@@ -26,26 +27,12 @@ def measured(scenario: ScenarioResult) -> list[RequestRecord]:
     return [record for record in scenario.records if record.phase == "measured" and record.error is None]
 
 
-def ttft(record: RequestRecord) -> float | None:
-    return record.chunks[0].at - record.sent if record.chunks else None
-
-
-def tpot(record: RequestRecord) -> float | None:
-    """None where nothing came after the first chunk."""
-    later = sum(chunk.tokens for chunk in record.chunks[1:])
-    return (record.chunks[-1].at - record.chunks[0].at) / later if later else None
-
-
 def ttft_values(record: RequestRecord) -> list[float]:
     return [value] if (value := ttft(record)) is not None else []
 
 
 def tpot_values(record: RequestRecord) -> list[float]:
     return [value] if (value := tpot(record)) is not None else []
-
-
-def gaps(record: RequestRecord) -> list[float]:
-    return [after.at - before.at for before, after in zip(record.chunks, record.chunks[1:], strict=False)]
 
 
 def distribution(
@@ -147,7 +134,7 @@ def shares(result: RunResult, label: str) -> str:
     """Every figure's share of its ceiling, one bar each."""
     rows = [
         (
-            f"{scenario.name} · {words.figure_name(share.figure).en}",
+            _bar_name(scenario.name, share.figure),
             share.share,
             units.percent(share.share),
             4 if share.share > 1 else {"ttft": 1, "tpot": 0}.get(share.figure, 2),
@@ -159,6 +146,11 @@ def shares(result: RunResult, label: str) -> str:
         Words("Share of the ceiling", "达到上限的比例"), [1.0, *(row[1] for row in rows)], format=units.percent
     )
     return bars(rows, axis, label, mark=1.0)
+
+
+def _bar_name(scenario: str, figure: str) -> Words:
+    name = words.figure_name(figure)
+    return Words(f"{scenario} · {name.en}", f"{scenario} · {name.zh.partition('（')[0]}")
 
 
 def sensors(result: RunResult) -> list[tuple[str, str, list[tuple[float, float]]]]:
@@ -207,7 +199,7 @@ def _record_tip(record: RequestRecord) -> str:
     each = tpot(record)
     if each is not None:
         parts.append(f"TPOT {units.seconds(each)}")
-    parts.append(f"{record.completion_tokens or sum(chunk.tokens for chunk in record.chunks)} tok")
+    parts.append(f"{output_tokens(record)} tok")
     if record.error:
         parts.append(record.error)
     return " · ".join(parts)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from firsttoken.bench import figures, units, words
+from firsttoken.bench.metrics import gaps
 from firsttoken.bench.records import CeilingShare, Check, Distribution, Level, Metrics, ScenarioResult
 from firsttoken.bench.words import Words
 
@@ -278,7 +279,7 @@ def _charts(scenario: ScenarioResult, label: str) -> str:
     for key, name, values_of, one in (
         ("ttft", words.TTFT, figures.ttft_values, metrics and metrics.ttft),
         ("tpot", words.TPOT, figures.tpot_values, metrics and metrics.tpot),
-        ("gap", words.GAP, figures.gaps, metrics and metrics.gaps),
+        ("gap", words.GAP, gaps, metrics and metrics.gaps),
     ):
         named = split(values_of)
         if sum(len(values) for _, values in named) > 1:

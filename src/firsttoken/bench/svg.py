@@ -133,7 +133,7 @@ def timeline(
             f'<rect class="f{span.colour}" x="{left:.1f}" y="{top:.1f}" width="{max(right - left, 0.8):.1f}" '
             f'height="{thick:.1f}" rx="{min(thick / 3, 2):.1f}">{_tip(span.tip)}</rect>'
         )
-    for at, row, tip in dots:
+    for at, row, tip in dots if thick > 5 else ():
         body.append(
             f'<circle class="dot" cx="{frame.x(at):.1f}" cy="{frame.y(row + 0.5):.1f}" r="{thick / 2.6:.1f}">'
             f"{_tip(tip)}</circle>"
@@ -142,7 +142,7 @@ def timeline(
     return _svg("".join(body), label, height)
 
 
-def bars(rows: Sequence[tuple[str, float, str, int]], x: Axis, label: str, mark: float | None = None) -> str:
+def bars(rows: Sequence[tuple[Words, float, str, int]], x: Axis, label: str, mark: float | None = None) -> str:
     """Horizontal bars: (name, value, text at its end, colour), with a line at `mark`."""
     step, left, top = 26, 236, 14
     height = top + step * len(rows) + _BOTTOM
@@ -156,8 +156,8 @@ def bars(rows: Sequence[tuple[str, float, str, int]], x: Axis, label: str, mark:
     for number, (name, value, text, colour) in enumerate(rows):
         y = top + step * number
         end = width * min(max(x.place(value), 0), 1)
-        short = name if len(name) <= 34 else name[:33] + "…"
-        body.append(f"<g>{_tip(f'{name}: {text}')}{_text(left - 10, y + 17, short, 'end', 'name')}")
+        short = Words(_short(name.en), _short(name.zh))
+        body.append(f"<g>{_tip(f'{name.en}: {text}')}{_words(left - 10, y + 17, short, 'end', 'name')}")
         body.append(
             f'<rect class="f{colour}" x="{left}" y="{y + 6}" width="{max(end, 1):.1f}" height="14" rx="2"/>'
             f"{_text(left + end + 7, y + 17, text, 'start', 'value')}</g>"
@@ -240,6 +240,10 @@ def _legend(entries: Sequence[tuple[Words, int]]) -> str:
 def _width(text: str) -> float:
     """About how many pixels wide at 12 pixels' height; Chinese characters are square."""
     return sum(12.0 if ord(letter) > 0x2E80 else 7.0 for letter in text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 34 else text[:33] + "…"
 
 
 def _svg(body: str, label: str, height: int) -> str:

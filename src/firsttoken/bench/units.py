@@ -37,7 +37,7 @@ def percent(value: float | None) -> str:
     """A share as a percentage: 0.123 is "12.3 %", 0.5 "50 %"."""
     if value is None:
         return NOTHING
-    return f"{value * 100:.0f} %" if abs(value) >= 0.0995 else f"{value * 100:.1f} %"
+    return f"{value * 100:.0f} %" if abs(value) >= 0.0995 or value == 0 else f"{value * 100:.1f} %"
 
 
 def size(value: float | None) -> str:

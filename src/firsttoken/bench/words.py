@@ -56,9 +56,9 @@ DEFINITIONS: tuple[tuple[str, Words, Words], ...] = (
         "tpot",
         TPOT,
         Words(
-            "Time per output token of one request: last chunk minus first chunk, over tokens minus the first chunk's. "
-            "The first token is not in it.",
-            "单个请求的每输出 token 时间：最后一块与第一块的时间差，除以首块之后的 token 数。不含首 token。",
+            "Time per output token of one request, the first one left out: last chunk minus first chunk, over its "
+            "tokens minus one.",
+            "单个请求中首 token 之后每个输出 token 的时间：最后一块与第一块的时间差，除以 token 数减一。",
         ),
     ),
     (

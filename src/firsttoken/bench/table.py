@@ -1,0 +1,126 @@
+"""Runs as tables in a terminal: every figure with its ceiling beneath, and every flag in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from firsttoken.bench import units
+from firsttoken.bench.records import CeilingShare, Check, Distribution, Level, Metrics, RunResult, ScenarioResult
+
+WIDE = 100  # columns of a terminal that has room for every figure
+
+_STYLES: dict[Level, str] = {"ok": "green", "flag": "yellow", "fail": "bold red"}
+_WORDS: dict[Level, str] = {"ok": "passed", "flag": "flagged", "fail": "FAILED"}
+
+
+def print_run(console: Console, result: RunResult) -> None:
+    """The figures, then what the self-checks say."""
+    server = " ".join(part for part in (result.server.kind, result.server.version) if part)
+    head = f"{result.model or '?'} at {result.url}" + (f" ({server})" if server else "")
+    if result.ready_seconds is not None:
+        head += f", ready {units.seconds(result.ready_seconds)} after its launch"
+    console.print(Text(head, style="bold"), soft_wrap=True)
+    console.print(run_table(result, wide=console.width >= WIDE))
+    if not any(scenario.shares for scenario in result.scenarios):
+        console.print(Text("No ceiling is known, so no figure has one beside it.", style="dim"), soft_wrap=True)
+    if any(_only_mean(scenario) for scenario in result.scenarios):
+        console.print(
+            Text("Times are medians; ~ is a mean, where there are too few requests for a median.", style="dim")
+        )
+    print_checks(console, result)
+
+
+def run_table(result: RunResult, wide: bool = True) -> Table:
+    """One row a scenario and load, and one for each of its groups.
+
+    A figure's second line is its share of the ceiling, and the ceiling. Without `wide`, two columns are left out.
+    """
+    extra = (["worst gap"], ["end to end"]) if wide else ([], [])
+    names = ["TTFT", "TPOT", *extra[0], "output tok/s", *extra[1], "answered", "checks"]
+    table = plain_table("scenario", *names, gap=2 if wide else 1)
+    for scenario in result.scenarios:
+        level = worst_level(scenario.checks)
+        name = Text.assemble(scenario.name, ("\n" + scenario.load.label, "dim"))
+        if not scenario.complete:
+            name.append(", broken off", style="yellow")
+        verdict = Text(_WORDS[level], style=_STYLES[level])
+        if scenario.metrics is None:
+            table.add_row(name, *[units.NOTHING] * (len(names) - 1), verdict)
+            continue
+        table.add_row(name, *_cells(scenario.metrics, scenario.shares, wide), verdict)
+        for group, metrics in scenario.group_metrics.items():
+            table.add_row(Text(f"  {group}"), *_cells(metrics, [], wide), "")
+    return table
+
+
+def plain_table(first: str, *others: str, gap: int = 2) -> Table:
+    """The look of all tables here: no frame, numbers to the right, `gap` columns of space between them."""
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def print_checks(console: Console, result: RunResult) -> None:
+    """Failed and flagged self-checks in words; a single line where all passed."""
+    named = [("", check) for check in result.checks]
+    named += [(scenario.name, check) for scenario in result.scenarios for check in scenario.checks]
+    worth = sorted((one for one in named if one[1].level != "ok"), key=lambda one: one[1].level)
+    for scenario, check in worth:
+        where = f"{scenario}: " if scenario else ""
+        line = Text.assemble((f"{_WORDS[check.level]:<8}", _STYLES[check.level]), f"{where}{check.text}")
+        console.print(line, soft_wrap=True)
+    for sentence in result.absent:
+        console.print(Text(f"absent  {sentence}", style="dim"), soft_wrap=True)
+    if named and not worth:
+        console.print(Text("Every self-check passed.", style="green"))
+
+
+def worst_level(checks: Sequence[Check]) -> Level:
+    levels = {check.level for check in checks}
+    return "fail" if "fail" in levels else "flag" if "flag" in levels else "ok"
+
+
+def run_level(result: RunResult) -> Level:
+    """The worst verdict of a whole run."""
+    return worst_level([*result.checks, *(check for scenario in result.scenarios for check in scenario.checks)])
+
+
+def _only_mean(scenario: ScenarioResult) -> bool:
+    found = [scenario.metrics, *scenario.group_metrics.values()]
+    return any(one is not None and one.ttft.p50 is None and one.ttft.count > 0 for one in found)
+
+
+def _cells(metrics: Metrics, shares: Sequence[CeilingShare], wide: bool) -> list[Text]:
+    ceilings = {share.figure: share for share in shares}
+    gap = [_figure(units.seconds(metrics.worst_gap.maximum), None)] if wide else []
+    whole = [_figure(typical(metrics.e2e), None)] if wide else []
+    return [
+        _figure(typical(metrics.ttft), ceilings.get("ttft")),
+        _figure(typical(metrics.tpot), ceilings.get("tpot")),
+        *gap,
+        _figure(units.rate(metrics.output_tokens_per_s), ceilings.get("output_tokens_per_s")),
+        *whole,
+        Text(f"{metrics.succeeded:,}/{metrics.attempted:,}", style="bold red" if metrics.failed else ""),
+    ]
+
+
+def typical(one: Distribution) -> str:
+    """The median; the mean, marked so, where the sample carries no median."""
+    if one.p50 is not None:
+        return units.seconds(one.p50)
+    return f"~{units.seconds(one.mean)}" if one.mean is not None else units.NOTHING
+
+
+def _figure(value: str, share: CeilingShare | None) -> Text:
+    text = Text(value)
+    if share is not None:
+        is_rate = share.figure == "output_tokens_per_s"
+        best = units.rate(share.ceiling) if is_rate else units.seconds(share.ceiling)
+        text.append(f"\n{units.percent(share.share)} of {best}", style="bold red" if share.share > 1 else "dim")
+    return text
