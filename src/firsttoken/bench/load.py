@@ -24,6 +24,7 @@ from firsttoken.bench.token_counts import TokenEnds
 
 Emit = Callable[[RequestRecord], None]
 _PREPARED = 4096  # dialogues made before the start of a job whose number is open
+_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds that a closed loop's slot rests after failures, doubling
 _TICK = 0.02  # seconds between looks at how late the event loop is
 
 
@@ -77,17 +78,23 @@ class LoadGenerator:
 
     async def _slot(self, stream: int, numbers: Iterator[int], start: float) -> None:
         duration = self._job.duration
+        failures = 0
         for number in numbers:
             if duration is not None and time.monotonic() >= start + duration:
                 return
-            await self._dialogue(number, stream, None)
+            if await self._dialogue(number, stream, None):
+                failures = 0
+            else:  # a server that refuses at once must not be asked ten thousand times a second
+                await asyncio.sleep(min(_PAUSE * 2**failures, _LONGEST_PAUSE))
+                failures = min(failures + 1, 16)
 
     async def _arrive(self, arrival: Arrival, start: float) -> None:
         due = start + arrival.at
         await _sleep_until(due)
         await self._dialogue(arrival.number, arrival.number, due)
 
-    async def _dialogue(self, number: int, stream: int, due: float | None) -> None:
+    async def _dialogue(self, number: int, stream: int, due: float | None) -> bool:
+        """Plays every turn; False where one failed, and the rest with it."""
         dialogue = self._ready.pop(number, None) or self._source.dialogue(number)
         history: list[dict[str, str]] = []
         for place, turn in enumerate(dialogue.turns):
@@ -98,10 +105,11 @@ class LoadGenerator:
                 turn, body or self._body(turn, history), number, place, stream, due if place == 0 else None, dialogue
             )
             if answer.record.error is not None:
-                return
+                return False
             if turn.messages:
                 reply = turn.reply if turn.reply is not None else answer.text
                 history.append({"role": "assistant", "content": reply})
+        return True
 
     async def _request(
         self, turn: Turn, body: bytes, number: int, place: int, stream: int, due: float | None, dialogue: Dialogue
