@@ -17,12 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-MINIMUM_SAMPLES = {50: 5, 90: 29, 99: 299}
-"""Requests that a percentile needs: with fewer, the chance that its 95 % interval has no upper end is above 5 %.
-
-The largest of n values lies above the q-quantile with probability 1 - q^n (Wilks 1941), so n is the smallest with
-q^n <= 0.05.
-"""
+from firsttoken.bench.metrics import least_sample
 
 MINIMUM_PAIRS = 6
 """With fewer, the sign-flip test cannot reach 5 %, so no difference can be claimed."""
@@ -101,8 +96,8 @@ def median_interval(
     For requests within one run: it tells their spread, not how the next run would differ. Raises ValueError on fewer
     values than a median needs.
     """
-    if len(values) < MINIMUM_SAMPLES[50]:
-        raise ValueError(f"an interval of a median needs at least {MINIMUM_SAMPLES[50]} values")
+    if len(values) < least_sample(50):
+        raise ValueError(f"an interval of a median needs at least {least_sample(50)} values")
     sample = np.asarray(values, dtype=np.float64)
     drawn = np.random.default_rng(len(values)).choice(sample, size=(resamples, len(sample)))
     low, high = np.quantile(np.median(drawn, axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])

@@ -60,7 +60,7 @@ class Ceilings:
         named = {
             "read_bytes_per_s": self.read,
             "copy_bytes_per_s": self.copy,
-            "product_flop_per_s": self.product,
+            "product_flops_per_s": self.product,
             "cache_bytes": float(self.cache_bytes) or None,
         }
         return {name: value for name, value in named.items() if value is not None}

@@ -50,7 +50,9 @@ def _model_object(service: Service, name: str, info: EngineInfo) -> dict[str, An
         "parent": None,
         "max_model_len": info.max_model_len,
         "weights": info.weights,
+        "device": info.device,
         "weight_bytes": info.weight_bytes,  # read once a decode step: with the memory's bandwidth, the speed's ceiling
+        "kv_bytes_per_token": info.kv_bytes_per_token,  # read too, for each token of each running sequence's context
     }
 
 
