@@ -108,7 +108,7 @@ def test_a_local_path_is_its_own_config_and_a_given_file_goes_first(tmp_path: Pa
     (tmp_path / "small").mkdir()
     config_file(tmp_path / "small", num_hidden_layers=1)
     by_name = find_model_costs(str(tmp_path), {})
-    given = find_model_costs(str(tmp_path), {}, tmp_path / "small")
+    given = find_model_costs(str(tmp_path), {}, read_model_costs(tmp_path / "small"))
     assert not isinstance(by_name, str)
     assert not isinstance(given, str)
     assert by_name.weight_bytes == 8_044_936_192
@@ -122,6 +122,6 @@ def test_a_model_that_nothing_is_known_of_is_said(tmp_path: Path) -> None:
     assert isinstance(find_model_costs(str(tmp_path), {}), str)  # a folder, but of something else
 
 
-def test_a_given_config_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises((ConfigError, ModelError)):
-        find_model_costs("x", {"weight_bytes": 1}, config_file(tmp_path, hidden_size=None))
+def test_a_config_without_a_size_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="hidden_size"):
+        read_model_costs(config_file(tmp_path, hidden_size=None))

@@ -8,8 +8,8 @@ import pytest
 from tests.bench.qwen3_4b import CONFIG
 
 from firsttoken.bench.model_costs import ModelCosts
-from firsttoken.bench.records import Chunk, LoadSpec, RequestRecord, RunResult, ScenarioResult
-from firsttoken.bench.roofline import TOLERANCE, Roofline, judge_by, judge_scenario
+from firsttoken.bench.records import Chunk, LoadSpec, RequestRecord, ScenarioResult
+from firsttoken.bench.roofline import TOLERANCE, Roofline, judge_scenario
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.model.config import parse_config
 
@@ -201,30 +201,3 @@ def test_only_whole_measured_and_counted_requests_have_ceilings(spoil: str) -> N
     found, checks = judge_scenario(scenario([record]), ROOFLINE)
     assert found == []
     assert [check.level for check in checks] == ["ok"]
-
-
-def test_the_judge_writes_shares_into_scenario_and_run() -> None:
-    run, one = RunResult(), scenario([request(ttft=0.016, tpot=0.00359)])
-    (check,) = judge_by(COSTS, H200)(one, run)
-    assert check.level == "ok"
-    assert "TPOT 51 %" in check.text
-    assert run.roofline["s"] == {share.figure: share.share for share in one.shares}
-    assert run.ceilings["read_bytes_per_s"] == READ
-
-
-@pytest.mark.parametrize(
-    ("costs", "ceilings", "text"),
-    [
-        ("No ceilings: the config is not here.", H200, "the config is not here"),
-        (COSTS, "The ceilings could not be measured.", "could not be measured"),
-        (COSTS, Ceilings("NVIDIA X"), "how fast NVIDIA X reads is unknown"),
-    ],
-)
-def test_what_is_not_known_is_said_instead_of_guessed(
-    costs: ModelCosts | str, ceilings: Ceilings | str, text: str
-) -> None:
-    one = scenario([request(ttft=0.016, tpot=0.00359)])
-    (check,) = judge_by(costs, ceilings)(one, RunResult())
-    assert check.level == "ok"
-    assert text in check.text
-    assert one.shares == []

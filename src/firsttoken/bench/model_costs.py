@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ def read_model_costs(path: Path, kv_element_bytes: float = 2.0) -> ModelCosts:
     Quantised checkpoints count what their config promises (fp8: a byte a weight; AWQ and GPTQ: their bits), embedding
     and head two bytes a weight.
     """
+    path = path.expanduser()
     if path.suffix == ".gguf":
         config = load_config(path)
         weights = _gguf_bytes(path)
@@ -74,21 +76,18 @@ def with_card(costs: ModelCosts | None, card: Mapping[str, Any]) -> ModelCosts |
 
 
 def find_model_costs(
-    model: str, card: Mapping[str, Any], model_config: Path | None = None, kv_element_bytes: float = 2.0
+    model: str, card: Mapping[str, Any], given: ModelCosts | None = None, kv_element_bytes: float = 2.0
 ) -> ModelCosts | str:
     """Costs of the model a server serves, or one sentence that says why they are not known: nothing is guessed.
 
-    In this order: `model_config` if given, `model` where it is a local path; the card's numbers go before both. Raises
-    ConfigError or ModelError for a `model_config` that cannot be used.
+    In this order: those of a `given` config, those of `model` where it is a local path; the card's own numbers go
+    before both.
     """
-    found: ModelCosts | None = None
-    if model_config is not None:
-        found = read_model_costs(model_config.expanduser(), kv_element_bytes)
-    elif Path(model).expanduser().exists():
-        try:
-            found = read_model_costs(Path(model).expanduser(), kv_element_bytes)
-        except (ConfigError, ModelError):
-            found = None  # a name that happens to be a path of something else
+    found = given
+    path = Path(model).expanduser()
+    if given is None and path.exists():
+        with suppress(ConfigError, ModelError):  # a name can happen to be the path of something else
+            found = read_model_costs(path, kv_element_bytes)
     known = with_card(found, card)
     if known is None:
         return f"No ceilings: the config of {model} is not here; name its config.json or folder with --model-config."

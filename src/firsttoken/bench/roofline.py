@@ -8,7 +8,7 @@ figure can pass it, so one that does was measured or counted wrongly.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from firsttoken.bench import units
 from firsttoken.bench.model_costs import ModelCosts
-from firsttoken.bench.records import CeilingShare, Check, RequestRecord, RunResult, ScenarioResult
+from firsttoken.bench.records import CeilingShare, Check, RequestRecord, ScenarioResult
 from firsttoken.machine.gpu_ceilings import Ceilings
 
 TOLERANCE = 0.05
@@ -86,31 +86,6 @@ class _Request:
     @property
     def tpot(self) -> float:
         return (self.last - self.first) / max(self.output - 1, 1)
-
-
-def judge_by(
-    costs: ModelCosts | str, ceilings: Ceilings | str, tokens_per_step: float = 1.0
-) -> Callable[[ScenarioResult, RunResult], list[Check]]:
-    """A check of each finished scenario that also writes its shares into the scenario and the run.
-
-    A text in place of `costs` or `ceilings` says why they are not known; it is passed on instead of a verdict.
-    """
-
-    def judge(scenario: ScenarioResult, run: RunResult) -> list[Check]:
-        for known in (costs, ceilings):
-            if isinstance(known, str):
-                return [Check(name="roofline", level="ok", text=known)]
-        assert not isinstance(costs, str)
-        assert not isinstance(ceilings, str)
-        run.ceilings = ceilings.as_figures()
-        if ceilings.read is None:
-            text = f"No ceilings: how fast {ceilings.device} reads is unknown."
-            return [Check(name="roofline", level="ok", text=text)]
-        scenario.shares, checks = judge_scenario(scenario, Roofline(costs, ceilings, tokens_per_step))
-        run.roofline[scenario.name] = {share.figure: share.share for share in scenario.shares}
-        return checks
-
-    return judge
 
 
 def judge_scenario(scenario: ScenarioResult, roofline: Roofline) -> tuple[list[CeilingShare], list[Check]]:

@@ -20,6 +20,7 @@ _KINDS = {
     "llamacpp": "llama.cpp",
     "llama.cpp": "llama.cpp",
 }
+_DETAILS = ("root", "weights", "weight_bytes", "kv_bytes_per_token", "device", "dtype")  # of its entry in /v1/models
 
 
 class Served:
@@ -97,9 +98,7 @@ class Served:
         if identity.kind == "sglang":
             version = version or self._get("/get_server_info").get("version")
         identity.version = str(version or "")
-        identity.details = {
-            name: str(value) for name, value in entry.items() if name in ("root", "weights", "weight_bytes", "dtype")
-        }
+        identity.details = {name: str(value) for name, value in entry.items() if name in _DETAILS}
 
     def tokenize(self, text: str) -> list[int] | None:
         """Ids without special tokens: vLLM's form of /tokenize first, then llama.cpp's."""
