@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from firsttoken.bench.prompt_files import read_jsonl, read_sharegpt
 from firsttoken.bench.records import LoadSpec
 from firsttoken.bench.scenario import Cache, Dialogue, FixedDialogues, Parts, RandomPrompts, Scenario, Turn, Workload
 from firsttoken.errors import ConfigError
@@ -23,7 +24,7 @@ class RecipeTurn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a request sends: exactly one of `texts`, `tokens` and `turns`.
+    """What a request sends: exactly one of `texts`, `tokens`, `turns` and `dataset`.
 
     `{unique}` in a text is replaced by a word that no run repeats.
     """
@@ -32,6 +33,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tokens: int | None = None  # a generated prompt of this many tokens, never the same twice
     shared_tokens: int = 0  # of those, how many begin every prompt alike
     turns: list[RecipeTurn] = []  # a dialogue; each of its requests sends the whole history
+    dataset: str | None = None  # a file of prompts: JSONL, or ShareGPT's JSON
     system: str = ""  # before texts and turns
 
 
@@ -95,8 +97,8 @@ def check(recipe: Recipe) -> None:
     where, prompt, load, arrival = f"Scenario {recipe.name!r}", recipe.prompt, recipe.load, recipe.arrival
     if not recipe.name or "@" in recipe.name:
         raise ConfigError(f"{where} needs a name without '@', which marks a sweep's points.")
-    if sum((bool(prompt.texts), prompt.tokens is not None, bool(prompt.turns))) != 1:
-        raise ConfigError(f"{where} needs exactly one of prompt.texts, prompt.tokens and prompt.turns.")
+    if sum((bool(prompt.texts), prompt.tokens is not None, bool(prompt.turns), prompt.dataset is not None)) != 1:
+        raise ConfigError(f"{where} needs exactly one of prompt.texts, prompt.tokens, prompt.turns and prompt.dataset.")
     numbers: dict[str, float | None] = {
         "prompt.tokens": prompt.tokens,
         "output_tokens": recipe.output_tokens,
@@ -174,8 +176,20 @@ def _workload(recipe: Recipe, group: str) -> Workload:
             input_tokens=recipe.arrival.tokens, output_tokens=recipe.arrival.output_tokens, group="arrival"
         )
         return Parts(counts=[recipe.load.concurrency or 1, 1], workloads=[plain, long])
+    if prompt.dataset is not None:
+        path = Path(prompt.dataset)
+        return (read_sharegpt if _is_list(path) else read_jsonl)(path, recipe.output_tokens)
     spoken = [[RecipeTurn(user=text)] for text in prompt.texts] or [prompt.turns]
     return FixedDialogues(dialogues=[_dialogue(recipe, turns) for turns in spoken])
+
+
+def _is_list(path: Path) -> bool:
+    """Whether a file holds one JSON array, as ShareGPT's do, rather than a line of JSON for each prompt."""
+    try:
+        with path.open("rb") as file:
+            return file.read(256).lstrip().startswith(b"[")
+    except OSError:
+        return False  # the reader says what is wrong
 
 
 def _dialogue(recipe: Recipe, turns: list[RecipeTurn]) -> Dialogue:
@@ -195,7 +209,7 @@ def _dialogue(recipe: Recipe, turns: list[RecipeTurn]) -> Dialogue:
 
 def _loads(recipe: Recipe) -> list[LoadSpec]:
     load, arrival = recipe.load, recipe.arrival
-    if arrival is not None:
+    if arrival is not None and not load.trace:
         trace = [*[0.0] * (load.concurrency or 1), arrival.after_seconds]
         return [LoadSpec(arrivals="trace", trace=trace, requests=len(trace), warm_up=load.warm_up)]
     if recipe.concurrencies:
