@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from firsttoken.bench.energy import clocks_judge
-from firsttoken.bench.events import Event, Note, ScenarioFinished, ScenarioStarted
+from firsttoken.bench.events import Event, Note, Progress, ScenarioFinished, ScenarioStarted
 from firsttoken.bench.http_client import Address
 from firsttoken.bench.job import Target
 from firsttoken.bench.launch import LaunchedServer
@@ -39,6 +39,18 @@ from firsttoken.bench.served import Served
 from firsttoken.bench.workers import ClientPool, client_cores, processes_for
 from firsttoken.errors import ConfigError
 from firsttoken.version import __version__
+
+__all__ = [
+    "BenchSpec",
+    "Event",
+    "Judge",
+    "Monitor",
+    "Note",
+    "Progress",
+    "ScenarioFinished",
+    "ScenarioStarted",
+    "run_scenarios",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
