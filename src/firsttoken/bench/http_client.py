@@ -118,7 +118,7 @@ class HttpClient:
 
     async def _exchange(self, connection: Connection, request: bytes, answer: Answer, at: float) -> bool:
         done = connection.exchange(request, answer, at)
-        watch = self._watch(connection, done)
+        watch = asyncio.create_task(self._give_up(connection))
         try:
             answered = await done
         except asyncio.CancelledError:
@@ -132,16 +132,13 @@ class HttpClient:
             connection.close()
         return answered
 
-    def _watch(self, connection: Connection, done: asyncio.Future[bool]) -> asyncio.Task[None]:
-        async def watch() -> None:
-            while not done.done():
-                left = connection.last_at + self._timeout - self._clock()
-                if left <= 0:
-                    connection.abort(f"not a byte came for {self._timeout:g} s")
-                    return
-                await asyncio.sleep(left)
-
-        return asyncio.create_task(watch())
+    async def _give_up(self, connection: Connection) -> None:
+        """Ends an exchange during which nothing came for too long."""
+        left = self._timeout
+        while left > 0:
+            await asyncio.sleep(left)
+            left = connection.last_at + self._timeout - self._clock()
+        connection.abort(f"not a byte came for {self._timeout:g} s")
 
     def close(self) -> None:
         for connection in self._idle:
