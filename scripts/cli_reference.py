@@ -35,9 +35,18 @@ def render() -> str:
     for name in COMMANDS:
         command = cli.get_command(parent, name)
         assert command is not None
-        context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
-        parts.append(f"## firsttoken {name}\n\n```\n{command.get_help(context)}\n```\n")
+        parts += sections(command, name, parent)
     return "\n".join(parts)
+
+
+def sections(command: click.Command, name: str, parent: click.Context) -> list[str]:
+    """The command's own section, and one for each command of a group."""
+    context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
+    found = [f"## {context.command_path}\n\n```\n{command.get_help(context)}\n```\n"]
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(context):
+            found += sections(command.commands[inner], inner, context)
+    return found
 
 
 if __name__ == "__main__":

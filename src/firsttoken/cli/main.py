@@ -18,6 +18,7 @@ COMMANDS = {
     "serve": ("firsttoken.cli.serve", "serve", "Serve a model over an OpenAI-compatible HTTP API."),
     "chat": ("firsttoken.cli.chat", "chat", "Talk to a model in this terminal."),
     "pull": ("firsttoken.cli.pull", "pull", "Download a model, or finish a download that was cut."),
+    "bench": ("firsttoken.cli.bench", "bench", "Measure any OpenAI-compatible server, and compare runs."),
     "version": ("firsttoken.cli.version", "version", "Print the versions of firsttoken, Python and torch."),
     "demo": ("firsttoken.cli.demo", "demo", "Ask the small demo model a first question (what `make demo` runs)."),
 }
