@@ -6,9 +6,22 @@ import os
 import signal
 import sys
 import time
+from itertools import count
+from pathlib import Path
 
 from firsttoken.child import Parent
 from firsttoken.config import ServerConfig
+
+
+def _start() -> int:
+    """How many workers of this server have started before."""
+    for i in count():
+        try:
+            (Path(os.environ["TMPDIR"]) / f"start-{i}").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return i
+    raise AssertionError
 
 
 def main() -> int:
@@ -19,6 +32,10 @@ def main() -> int:
         return 1
     if kind == "crash":
         os._exit(7)
+    if kind.startswith("stillborn "):
+        _, initial, number = kind.split()
+        if int(initial) <= _start() < int(initial) + int(number):
+            os._exit(7)
     if kind == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:

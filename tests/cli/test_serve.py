@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -117,6 +119,18 @@ def test_sigterm_finishes_running_streams_and_refuses_new_ones(server: Launched)
     assert "Traceback" not in server.err
 
 
+def test_a_drain_does_not_wait_for_a_request_that_never_comes_whole(tokenizer: str) -> None:
+    with launch(http=True, tokenizer_path=tokenizer, drain_seconds=30) as server:
+        url = server.wait_ready()
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n{")
+            stream = Stream(url, 20)
+            server.signal(signal.SIGTERM)
+            assert server.finish(10) == 0
+        stream.join()
+        assert stream.error is None
+
+
 def test_the_drain_s_end_ends_streams_with_an_error_event_and_exit_code_0(tokenizer: str) -> None:
     with launch(http=True, tokenizer_path=tokenizer, drain_seconds=0.3) as server:
         stream = Stream(server.wait_ready(), 4000)
@@ -161,6 +175,20 @@ def test_a_worker_killed_in_mid_stream_frees_its_requests(tokenizer: str) -> Non
             with pytest.raises(httpx.RemoteProtocolError):
                 list(lines)
         until(lambda: _running(url) == 0)
+
+
+def test_idle_connections_beyond_the_usual_limit_of_files_keep_nobody_out(tokenizer: str) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
+        try:
+            server = stack.enter_context(launch(http=True, tokenizer_path=tokenizer))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        url = server.wait_ready()
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))))
+        assert httpx.post(f"{url}/v1/completions", json=body(3, stream=False), timeout=5).status_code == 200
 
 
 def test_a_head_without_end_is_refused_and_the_connection_closed(server: Launched) -> None:

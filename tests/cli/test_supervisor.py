@@ -114,6 +114,27 @@ def test_a_dead_worker_is_replaced() -> None:
         assert server.finish() == 0
 
 
+def test_replacements_that_die_before_they_serve_are_replaced_too(tmp_path: Path) -> None:
+    with launch(api_workers=2, served_model_names=["stillborn 2 3"], env={"TMPDIR": str(tmp_path)}) as server:
+        server.wait_ready()
+        victim, other = server.children()["worker"]
+        kill(victim)
+        until(lambda: (tmp_path / "start-5").exists() and len(server.children()["worker"]) == 2)
+        assert other in server.children()["worker"]
+        server.signal(signal.SIGTERM)
+        assert server.finish() == 0
+
+
+def test_replacements_that_never_serve_end_the_server_once_the_others_have_finished(tmp_path: Path) -> None:
+    with launch(api_workers=2, served_model_names=["stillborn 2 9"], env={"TMPDIR": str(tmp_path)}) as server:
+        server.wait_ready()
+        kill(server.children()["worker"][0])
+        assert server.finish() == 1
+    assert len(list(tmp_path.glob("start-*"))) == 2 + 4
+    assert server.err.splitlines()[-1].startswith("Error: API worker ")
+    assert server.err.splitlines()[-1].endswith(" ended with status 7 before it was ready.")
+
+
 @pytest.mark.parametrize("moment", ["loading", "ready"])
 def test_no_child_outlives_a_killed_supervisor(moment: str) -> None:
     with launch(model="slow" if moment == "loading" else "fake", api_workers=2) as server:

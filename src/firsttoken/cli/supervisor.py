@@ -26,6 +26,7 @@ from firsttoken.types import EngineInfo
 from firsttoken.wire import Drain, Failed, FrameReader, Loading, Ready, decode_to_worker, encode_frame
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STILLBORN_WORKERS = 3  # replacements in a row that die before they serve; one more ends the server
 _SOCKET_PATH_LIMIT = 100  # bytes; a Unix socket's path cannot be longer than about 107
 
 
@@ -83,6 +84,7 @@ class Supervisor:
         self._engine_ready_at = 0.0
         self._was_ready = False
         self._workers: list[Worker] = []
+        self._stillborn = 0  # workers since the last one that became ready
         self._exit_code: int | None = None
         self._code_after_drain = 0
         self._deadline: float | None = None
@@ -271,13 +273,23 @@ class Supervisor:
         if self._state is _State.DRAINING:
             return
         worker.read_status()
+        reason = worker.failure or worker.death()
         if not worker.ready:
-            self._report.error(worker.failure or f"{worker.death()} before it was ready.")
-            self._exit_code = 1
-            return
+            reason = worker.failure or f"{reason} before it was ready."
+            self._stillborn += 1
+            if not self._was_ready:
+                self._report.error(reason)
+                self._exit_code = 1
+                return
+            if self._stillborn > _STILLBORN_WORKERS:
+                self._report.error(reason)
+                self._drain(1)  # other workers may have streams to finish
+                return
+        else:
+            self._stillborn = 0
         with contextlib.suppress(KeyError):
             self._selector.unregister(worker.status)
-        self._report.note(f"{worker.death()}; it is started again.")
+        self._report.note(f"{reason.rstrip('.')}; it is started again.")
         worker.kill()
         self._workers[index] = self._start_worker(index)
         self._workers[index].configure(self._server)

@@ -50,6 +50,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _answering: RequestResponseCycle | None = None
     _ticker: asyncio.TimerHandle | None = None
 
+    @property
+    def owes_an_answer(self) -> bool:
+        """Whether a request has come whole and its answer has not gone whole."""
+        cycle = self._answering
+        return cycle is not None and not cycle.more_body and not cycle.response_complete
+
     # --- the connection ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -144,8 +150,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _tick(self) -> None:
         now = self.loop.time()
-        cycle = self._answering
-        if cycle is not None and not cycle.response_complete and not cycle.more_body:
+        if self.owes_an_answer:
             self._began = None if self._began is None else now  # what is sent ahead of an answer is not read meanwhile
         elif self._began is not None:
             limit = self.head_seconds if self._in_head else self.request_seconds

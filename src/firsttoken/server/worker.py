@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -26,6 +27,9 @@ from firsttoken.tokenizer import Tokenizer
 log = logging.getLogger(__name__)
 
 _GOODBYE = 3.0  # seconds for responses to go out once their last token or error is known
+
+_MAX_FILES = 65536
+_LOOK = 0.05  # seconds between looks at who still reads
 
 
 class _Server(uvicorn.Server):
@@ -99,10 +103,16 @@ async def run(config: ServerConfig, listener: socket.socket, status: Status) -> 
 
 
 async def _answered(client: EngineClient, server: uvicorn.Server) -> None:
-    """Waits until the engine has nothing more for us and slow readers have taken what there was."""
+    """Waits until the engine has nothing more for us and slow readers have taken what there was.
+
+    A request that has not come whole would be refused, so it is not waited for.
+    """
     await client.idle()
-    while responses := set(server.server_state.tasks):
-        await asyncio.wait(responses)
+    state = server.server_state
+    while responses := set(state.tasks):
+        if not any(isinstance(each, BoundedHttpProtocol) and each.owes_an_answer for each in state.connections):
+            return
+        await asyncio.wait(responses, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _announce(client: EngineClient, status: Status) -> None:
@@ -116,6 +126,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s api %(levelname)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
+    _allow_many_connections()
     listener = socket.socket(fileno=int(sys.argv[1]))
     status = Status(int(sys.argv[2]))
     config = Parent().config(ServerConfig)
@@ -126,6 +137,15 @@ def main() -> int:
         status.failed(str(error))
         return 1
     return 0
+
+
+def _allow_many_connections() -> None:
+    """The usual soft limit of 1024 files would let as many idle connections keep everybody else out."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # some systems have a lower bound than they tell
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
