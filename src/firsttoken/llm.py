@@ -61,11 +61,14 @@ class LLM:
         model: str = "demo",
         *,
         hub: str = "huggingface",
+        revision: str | None = None,
+        download_dir: str | None = None,
         chat_template: str | None = None,
         on_load: Callable[[str, float], None] | None = None,
         **options: Any,
     ) -> None:
-        """`model` and `hub` as for `firsttoken serve`; `options` are the other fields of `EngineConfig`.
+        """`model`, `hub`, `revision` and `download_dir` are as for `firsttoken serve`; `options` are the other fields
+        of `EngineConfig`.
 
         `on_load` gets each phase of the start and the fraction done. Raises ConfigError, ModelError, DownloadError or
         OutOfMemory, each in one sentence.
@@ -73,7 +76,8 @@ class LLM:
         known = {f.name for f in fields(EngineConfig)} - {"model", "path"}
         if unknown := options.keys() - known:
             raise ConfigError(f"LLM has no option {min(unknown)!r}; it has {', '.join(sorted(known))}.")
-        path = str(resolve(model, hub=hub))
+        weights = options.get("load_format") != "dummy"
+        path = str(resolve(model, hub=hub, revision=revision, cache_dir=download_dir, weights=weights))
         self._tokenizer = Tokenizer.load(path, chat_template=chat_template)
         # every prompt of a call is queued at once, however many there are
         config = EngineConfig(**({"max_queue": sys.maxsize} | options), model=model, path=path)

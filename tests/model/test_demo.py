@@ -23,7 +23,7 @@ class FakeIndex:
     def __init__(self, members: dict[str, bytes], error: BaseException | None = None) -> None:
         self.members, self.error, self.calls = members, error, 0
 
-    def __call__(self, requirement: str, folder: Path) -> None:
+    def __call__(self, requirement: str, folder: Path, kept: Path) -> None:
         self.calls += 1
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as wheel:

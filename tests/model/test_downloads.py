@@ -20,9 +20,9 @@ def test_the_cache_follows_its_variables() -> None:
 
 
 def test_space_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
-    check_space(tmp_path / "not" / "there", 1, "a byte")
-    with pytest.raises(DownloadError, match=r"needs 1000000000\.00 GB of disk"):
-        check_space(tmp_path / "not" / "there", 10**18, "everything")
+    check_space(tmp_path / "not" / "there", 1, "a byte", "--elsewhere")
+    with pytest.raises(DownloadError, match=r"needs 1000000000\.00 GB of disk.*another place with --elsewhere\.$"):
+        check_space(tmp_path / "not" / "there", 10**18, "everything", "--elsewhere")
 
 
 def wait_for(done: int, progress: Silent) -> None:

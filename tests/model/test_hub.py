@@ -102,6 +102,15 @@ def test_a_whole_copy_needs_no_network_unless_a_refresh_is_asked_for(tmp_path: P
     assert hubs["huggingface"].fetched == ["config.json", "model.safetensors"]
 
 
+def test_made_up_weights_are_not_fetched(tmp_path: Path) -> None:
+    hubs = hub_of(tmp_path, "config.json", "model.safetensors", "tokenizer.json")
+    for _ in range(2):
+        assert resolve("owner/name", repositories=hubs, progress=Silent(), weights=False) == tmp_path
+    assert hubs["huggingface"].fetched == ["config.json", "tokenizer.json"]
+    resolve("owner/name", repositories=hubs, progress=Silent())
+    assert "model.safetensors" in hubs["huggingface"].fetched
+
+
 def test_half_a_copy_is_fetched_again(tmp_path: Path) -> None:
     folder = tiny_model_folder(tmp_path)
     assert is_complete(folder)

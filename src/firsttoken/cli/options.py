@@ -82,6 +82,12 @@ _OPTIONS = [
     _option(_MODEL, "--revision", help="Branch, tag or commit of the repository."),
     _option(
         _MODEL,
+        "--download-dir",
+        type=click.Path(file_okay=False),
+        help="Where downloads are kept, instead of the hub's own cache.",
+    ),
+    _option(
+        _MODEL,
         "--dtype",
         type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
         help="Of activations; float32 is the exact mode on a CPU.",
@@ -96,7 +102,7 @@ _OPTIONS = [
         _MODEL,
         "--load-format",
         type=click.Choice(["auto", "dummy"]),
-        help="dummy fills random weights, for benchmarks.",
+        help="dummy fills random weights, for benchmarks, and fetches none.",
     ),
     _option(_MODEL, "--rope-scaling", type=JsonObject(), help="JSON that replaces the model's own; {} turns it off."),
     _option(
@@ -128,7 +134,7 @@ _OPTIONS = [
         _MEMORY,
         "--gpu-memory-utilization",
         type=click.FloatRange(0, 1, min_open=True),
-        help="Share of the device's memory for weights, activations and KV cache.",
+        help="Share of a GPU's memory for weights, activations and KV cache.",
     ),
     _option(
         _MEMORY,

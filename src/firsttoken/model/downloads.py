@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from firsttoken.errors import DownloadError
+
+CACHE_VARIABLE = "FIRSTTOKEN_CACHE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +72,18 @@ class TextProgress:
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Where firsttoken keeps files: FIRSTTOKEN_CACHE, or firsttoken under XDG_CACHE_HOME or ~/.cache."""
-    own = environment.get("FIRSTTOKEN_CACHE")
+    own = environment.get(CACHE_VARIABLE)
     if own:
         return Path(own).expanduser()
     shared = environment.get("XDG_CACHE_HOME")
     return (Path(shared).expanduser() if shared else Path.home() / ".cache") / "firsttoken"
 
 
-def check_space(folder: Path, needed: int, what: str) -> None:
-    """Raises DownloadError, with the numbers, where `needed` bytes do not fit beside what `folder` holds."""
+def check_space(folder: Path, needed: int, what: str, elsewhere: str) -> None:
+    """Raises DownloadError, with the numbers, where `needed` bytes do not fit beside what `folder` holds.
+
+    `elsewhere` names the flag or the variable that chooses another place.
+    """
     existing = folder
     while not existing.exists():
         existing = existing.parent
@@ -85,19 +91,19 @@ def check_space(folder: Path, needed: int, what: str) -> None:
     if free < needed:
         raise DownloadError(
             f"{what} needs {megabytes(needed)} of disk in {folder}, but {megabytes(free)} are free; make room, or "
-            "choose another place with --download-dir or FIRSTTOKEN_CACHE."
+            f"choose another place with {elsewhere}."
         )
 
 
 @contextmanager
-def shown(progress: Progress, label: str, total: int, folder: Path, *, interval: float = 0.2) -> Iterator[None]:
-    """Shows a download that someone else writes into `folder`, by the bytes that lie there."""
+def shown(progress: Progress, label: str, total: int, *folders: Path, interval: float = 0.2) -> Iterator[None]:
+    """Shows a download that someone else writes into `folders`, by the bytes that lie there."""
     progress.start(label, total)
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(interval):
-            progress.advance(min(total, bytes_in(folder)))
+            progress.advance(min(total, sum(map(bytes_in, folders))))
 
     watcher = threading.Thread(target=watch, name="download-progress", daemon=True)
     watcher.start()
@@ -119,6 +125,15 @@ def bytes_in(folder: Path) -> int:
             except FileNotFoundError:  # renamed or removed since the listing
                 continue
     return total
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, is that no room was left."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def megabytes(size: int) -> str:

