@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -45,7 +45,7 @@ def learn_form(asks: Asks, endpoint: Endpoint = "auto") -> PromptForm:
         if form is not None:
             return form
         if endpoint == "completions":
-            raise Unavailable("the server does not answer on /v1/completions: measure it with --endpoint chat")
+            raise Unavailable("the server does not answer on /v1/completions, where this scenario sends its prompts: use the chat endpoint")
     form = _text_form(asks, "chat")
     if form is None:
         raise Unavailable(
@@ -95,7 +95,7 @@ def _text_form(asks: Asks, kind: Literal["text", "chat"]) -> PromptForm | None:
     if len(words) < _ENOUGH:
         raise ConfigError(
             "the server's tokenizer cuts common English words, so prompts of an exact length cannot be made "
-            "for it: give your own prompts with --prompts FILE"
+            "for it: give your own prompts with --dataset FILE"
         )
     return PromptForm(kind=kind, words=words, overhead=overhead)
 
