@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any, cast
 
+import httpx
 import pytest
 from tests.api.live_server import LiveServer, live_server, refused
 
@@ -122,3 +126,45 @@ def test_a_request_id_is_echoed_or_made(server: LiveServer) -> None:
     assert len(made) == 32
     strange = server.client.get("/health", headers={"x-request-id": "a b"}).headers["x-request-id"]
     assert strange != "a b"
+
+
+def test_a_name_of_a_model_is_not_said_back_without_end(server: LiveServer) -> None:
+    error = refused(server.client.get("/v1/models/" + "a" * 20_000), "model", 404)
+    assert len(error["message"]) < 1000
+
+
+class PatientTokenizer:
+    """Gives its texts back only once it is allowed to."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.asked, self.allowed = Event(), Event()
+        self._tokenizer = tokenizer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def decode(self, ids: Sequence[int], **options: Any) -> str:
+        self.asked.set()
+        assert self.allowed.wait(5)
+        return self._tokenizer.decode(ids, **options)
+
+    def token_text(self, token_id: int) -> str:
+        self.asked.set()
+        assert self.allowed.wait(5)
+        return self._tokenizer.token_text(token_id)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/detokenize", {"tokens": [10, 11]}), ("/tokenize", {"prompt": "Hi", "return_token_strs": True})],
+)
+def test_others_are_answered_while_many_tokens_are_spelt_out(
+    tokenizer: Tokenizer, path: str, body: dict[str, Any]
+) -> None:
+    patient = PatientTokenizer(tokenizer)
+    with live_server(cast("Tokenizer", patient)) as server, ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(httpx.post, server.url + path, json=body, timeout=10)
+        assert patient.asked.wait(5)
+        assert server.client.get("/health", timeout=3).status_code == 200
+        patient.allowed.set()
+        assert asking.result().status_code == 200

@@ -167,6 +167,15 @@ def test_what_is_no_json_object_is_refused_in_one_sentence(server: LiveServer, c
     server.next_is_right()
 
 
+def test_the_names_of_ignored_fields_never_fill_a_header(server: LiveServer) -> None:
+    """Node takes 16 KiB of headers in all, many proxies 8 KiB."""
+    response = server.chat(**{f"{i}{'😀' * 200}": 1 for i in range(100)})
+    named = response.headers["x-firsttoken-ignored-fields"]
+    assert len(named) < 2048
+    assert [name[:13] for name in named.split(",")] == [f"{i}%F0%9F%98%80"[:13] for i in range(16)]
+    assert all(name.endswith("%80") for name in named.split(","))
+
+
 def test_an_unknown_field_is_ignored_and_named(server: LiveServer, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="firsttoken.server"):
         response = server.chat(foo=1, **{"bar\r\nX-Evil: 1": 2})

@@ -19,6 +19,7 @@ import httpx
 import pytest
 from tests.builders import write_tokenizer
 from tests.cli.fake_serve import Launched, kill, launch, until
+from tests.engine.fake_engine import POISON
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,16 @@ def test_an_engine_killed_in_mid_stream_ends_every_stream_with_an_error_event(se
     assert server.finish() == 1
     assert "Error: The engine process was killed (signal 9)" in server.err
     assert "Traceback" not in server.err
+
+
+def test_clients_are_not_told_what_an_exception_in_the_engine_says(tokenizer: str) -> None:
+    with launch(http=True, tokenizer_path=tokenizer) as server:
+        url = server.wait_ready()
+        response = httpx.post(f"{url}/v1/completions", json=body(3, stream=False) | {"prompt": [POISON]}, timeout=10)
+        assert server.finish() == 1
+    assert response.status_code == 503
+    assert response.json()["error"]["message"] == "The engine has failed; the server's log says why."
+    assert "poisoned" in server.err
 
 
 def test_with_restart_the_health_is_503_until_the_engine_is_back(tokenizer: str) -> None:

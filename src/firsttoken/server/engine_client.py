@@ -234,8 +234,9 @@ class EngineClient(asyncio.Protocol):
                 if self._state == "loading":
                     self._state = "ready"
                 self._changed.set()
-            case Failed(reason):
-                self._reason = reason
+            case Failed():
+                # Its reason may name files or addresses; the supervisor writes it to the log.
+                self._reason = "The engine has failed; the server's log says why."
 
     def _dispatch(self, output: SequenceOutput) -> None:
         flight = self._flights.get(output.request_id)

@@ -20,13 +20,14 @@ _PLAIN = {  # HTTP errors of the framework itself: (sentence, code)
     404: ("There is nothing at this URL; the API starts at /v1.", "unknown_url"),
     405: ("This URL does not take that HTTP method.", "method_not_supported"),
 }
+_MAX_NAME = 512  # characters of a name that are said back
 
 
 class ModelNotFound(RequestError):
     """HTTP 404."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"The model `{name}` does not exist here.", param="model", code="model_not_found")
+        super().__init__(f"The model `{name[:_MAX_NAME]}` does not exist here.", param="model", code="model_not_found")
 
 
 class BodyTooLarge(RequestError):

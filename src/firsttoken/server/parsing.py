@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 _INLINE_BYTES = 64 * 1024  # shorter bodies are checked in well under a millisecond
 _MAX_NAMED = 16  # unknown fields told of
+_MAX_NAME = 100  # bytes of each, once it is escaped: many clients take 8 KiB of headers in all
 _IGNORED_HEADER = "X-Firsttoken-Ignored-Fields"
 
 _SENTENCES = {
@@ -73,12 +75,21 @@ async def read_object(request: Request) -> JsonBody:
     """
     raw = await request.body()
     try:
-        value = from_json(raw, allow_inf_nan=True)
+        value = _loads(raw)
     except ValueError as error:
         raise InvalidRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise InvalidRequest("The request body must be a JSON object.", code="invalid_json")
     return JsonBody(value, len(raw))
+
+
+def _loads(raw: bytes) -> Any:
+    """Without collections meanwhile: eight megabytes of empty lists take 0.7 s with them and 0.1 s without."""
+    gc.disable()
+    try:
+        return from_json(raw, allow_inf_nan=True)
+    finally:
+        gc.enable()
 
 
 async def parse(
@@ -109,9 +120,20 @@ def check(
         raise _as_invalid_request(error) from None
     if not unknown:
         return Parsed(body, {})
-    names = ",".join(quote(name[:100], safe="[].") for name in unknown[:_MAX_NAMED])
+    names = ",".join(_in_header(name) for name in unknown[:_MAX_NAMED])
     log.info("ignored %d unknown field(s) of a request: %s", len(unknown), names)
     return Parsed(body, {_IGNORED_HEADER: names})
+
+
+def _in_header(name: str) -> str:
+    """Escaped and cut, between escapes."""
+    escaped = ""
+    for char in name[:_MAX_NAME]:
+        more = quote(char, safe="[].")
+        if len(escaped) + len(more) > _MAX_NAME:
+            break
+        escaped += more
+    return escaped
 
 
 def _unknown_inside(schema: type[BaseModel], fields: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ async def tokenize(service: Service, request: Request) -> Response:
     service.check_model(body.model, info)
     if isinstance(body, TokenizeText):
         special = body.add_special_tokens is not False
-        ids = await asyncio.to_thread(service.tokenizer.encode, body.prompt, add_special_tokens=special)
+        encode = partial(service.tokenizer.encode, body.prompt, add_special_tokens=special)
     else:
         options: dict[str, Any] = {
             "add_generation_prompt": body.opens_a_turn,
@@ -36,16 +37,25 @@ async def tokenize(service: Service, request: Request) -> Response:
             **template_variables(body.chat_template_kwargs),
         }
         messages = [message.for_template() for message in body.messages]
-        ids = await asyncio.to_thread(service.tokenizer.encode_chat, messages, **options)
-    strings = [service.tokenizer.token_text(token_id) for token_id in ids] if body.return_token_strs else None
-    content = {"count": len(ids), "max_model_len": info.max_model_len, "tokens": ids, "token_strs": strings}
-    return answer(msgspec.json.encode(content), parsed.headers)
+        encode = partial(service.tokenizer.encode_chat, messages, **options)
+
+    def work() -> bytes:
+        ids = encode()
+        strings = [service.tokenizer.token_text(token_id) for token_id in ids] if body.return_token_strs else None
+        content = {"count": len(ids), "max_model_len": info.max_model_len, "tokens": ids, "token_strs": strings}
+        return msgspec.json.encode(content)
+
+    return answer(await asyncio.to_thread(work), parsed.headers)
 
 
 async def detokenize(service: Service, request: Request) -> Response:
     info = service.info()
     parsed = await parse(DetokenizeRequest, await read_object(request), {}, strict_fields=service.config.strict_fields)
     service.check_model(parsed.body.model, info)
-    check_ids(parsed.body.tokens, info, "tokens")
-    text = service.tokenizer.decode(parsed.body.tokens, skip_special_tokens=False)
-    return answer(msgspec.json.encode({"prompt": text}), parsed.headers)
+    tokens = parsed.body.tokens
+
+    def work() -> bytes:
+        check_ids(tokens, info, "tokens")
+        return msgspec.json.encode({"prompt": service.tokenizer.decode(tokens, skip_special_tokens=False)})
+
+    return answer(await asyncio.to_thread(work), parsed.headers)
