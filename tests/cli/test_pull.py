@@ -89,6 +89,17 @@ def test_a_download_goes_on_where_ctrl_c_stopped_it(tmp_path: Path) -> None:
         assert int(second_range.removeprefix("bytes=").rstrip("-")) > 10_000_000
 
 
+def test_a_file_in_the_current_folder_shadows_no_module(tmp_path: Path) -> None:
+    for name in ("huggingface_hub", "httpx", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')")
+    files = {"config.json": b"{}", "tokenizer.json": b"{ }", "model.safetensors": b"w" * 20_000_000}
+    with fake_hub(files) as hub:
+        command = [sys.executable, "-P", "-m", "firsttoken", "pull", "owner/name"]  # as the installed command runs it
+        env = os.environ | environment(hub, tmp_path / "cache")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_a_network_it_says_what_to_do(tmp_path: Path) -> None:
     result = pull("owner/name", env={"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)})
     assert result.returncode == 1

@@ -56,7 +56,7 @@ def local_server(
     *,
     port: int,
     progress: Callable[[str], None] = lambda phase: None,
-    command: Sequence[str] = (sys.executable, "-m", "firsttoken", "serve"),
+    command: Sequence[str] = (sys.executable, "-P", "-m", "firsttoken", "serve"),
 ) -> Iterator[LocalServer]:
     """Runs `serve` with `arguments` until the block ends; `progress` gets the phase's name whenever it changes.
 
@@ -150,7 +150,7 @@ def _tied() -> list[str]:
         "os.getppid() == int(sys.argv[1]) or sys.exit(1); "  # it may have died just before
         "os.execvp(sys.argv[2], sys.argv[2:])"
     )
-    return [sys.executable, "-c", code, str(os.getpid())]
+    return [sys.executable, "-P", "-c", code, str(os.getpid())]
 
 
 @contextmanager

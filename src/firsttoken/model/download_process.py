@@ -22,7 +22,12 @@ def download_apart(hub: str, repo: str, revision: str | None, names: Sequence[st
     where = None if cache is None else str(cache)
     task = json.dumps({"hub": hub, "repo": repo, "revision": revision, "names": list(names), "cache": where})
     process = subprocess.Popen(
-        [sys.executable, "-m", "firsttoken.model.download_process"],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "firsttoken.model.download_process",
+        ],  # -P: nothing in this folder shadows a module
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -51,7 +51,7 @@ def fetch_from_index(requirement: str, folder: Path, kept: Path, settings: Calla
 
 def pip_settings() -> dict[str, str]:
     """pip's settings for `download`, whether from its files or from the environment."""
-    command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
+    command = [sys.executable, "-P", "-m", "pip", "config", "list", "--disable-pip-version-check"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False)
     return read_settings(listed.stdout) if listed.returncode == 0 else {"no-index": "1"}
 
