@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from firsttoken.kernels.cpu_build import BuildError, build, default_cache, find_compiler
-from firsttoken.kernels.cpu_ops import CpuKernels
+from firsttoken.kernels.cpu_build import BuildError, StoreError, build, find_compiler
+from firsttoken.kernels.cpu_ops import CpuKernels, load_kernels
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
@@ -60,16 +60,27 @@ def test_a_compiler_that_fails_is_named(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(BuildError, match="FIRSTTOKEN_CACHE"):
+    with pytest.raises(StoreError, match="FIRSTTOKEN_CACHE"):
         build("plain", environ=environ(blocked))
+
+
+@needs_compiler
+def test_without_a_cache_that_can_be_written_they_are_compiled_for_this_process_alone(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    kernels, why_not = load_kernels(environ(blocked, FIRSTTOKEN_CPU_ARCH="plain"))
+    assert kernels is not None, why_not
+    assert not kernels.library.exists()
+
+
+def test_a_full_disk_is_not_taken_for_a_bad_compiler(tmp_path: Path) -> None:
+    linker = tmp_path / "cc"
+    linker.write_text("#!/bin/sh\necho 'final link failed: No space left on device' >&2\nexit 1\n")
+    linker.chmod(0o755)
+    with pytest.raises(StoreError, match="No space left on device"):
+        build("plain", environ=environ(tmp_path, CC=str(linker)))
 
 
 def test_an_unknown_instruction_set_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="native, avx2, plain"):
         build("avx9", environ=environ(tmp_path))
-
-
-def test_the_cache_follows_the_environment() -> None:
-    assert default_cache({"FIRSTTOKEN_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
-    assert default_cache({"XDG_CACHE_HOME": "/b"}) == Path("/b/firsttoken")
-    assert default_cache({}) == Path.home() / ".cache" / "firsttoken"

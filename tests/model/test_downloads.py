@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from firsttoken.errors import DownloadError
-from firsttoken.model.downloads import TextProgress, cache_folder, check_space, megabytes, shown
+from firsttoken.model.downloads import TextProgress, check_space, megabytes, shown
 from tests.model.silent_progress import Silent
-
-
-def test_the_cache_follows_its_variables() -> None:
-    assert cache_folder({}) == Path.home() / ".cache" / "firsttoken"
-    assert cache_folder({"XDG_CACHE_HOME": "/big"}) == Path("/big/firsttoken")
-    assert cache_folder({"XDG_CACHE_HOME": "/big", "FIRSTTOKEN_CACHE": "/own"}) == Path("/own")
 
 
 def test_space_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:

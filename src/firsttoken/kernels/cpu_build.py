@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import platform
@@ -11,7 +12,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from firsttoken.errors import FirstTokenError
+from firsttoken.cache import CACHE_VARIABLE, cache_folder
+from firsttoken.errors import ConfigError, FirstTokenError
 
 SOURCES = Path(__file__).parent / "cpu"
 ARCHES = {  # what the code may use: this machine's best, the x86 base of today, or any CPU's
@@ -30,24 +32,21 @@ class BuildError(FirstTokenError):
     """The kernels cannot be compiled here; everything still runs, through torch."""
 
 
+class StoreError(BuildError):
+    """They can be compiled, but not kept where they were to be."""
+
+
 def find_compiler(environ: Mapping[str, str] = os.environ) -> str | None:
     """The C compiler to use: $CC, else the first of cc, gcc and clang."""
     names = (environ.get("CC", ""), "cc", "gcc", "clang")
     return next((path for name in names if name and (path := shutil.which(name, path=environ.get("PATH")))), None)
 
 
-def default_cache(environ: Mapping[str, str] = os.environ) -> Path:
-    """FIRSTTOKEN_CACHE, else XDG_CACHE_HOME/firsttoken, else ~/.cache/firsttoken."""
-    if own := environ.get("FIRSTTOKEN_CACHE"):
-        return Path(own)
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "firsttoken"
+def build(arch: str = "native", *, environ: Mapping[str, str] = os.environ, folder: Path | None = None) -> Path:
+    """The shared library for `arch`, compiled if `folder` (by default in the user's cache) lacks it.
 
-
-def build(arch: str = "native", *, environ: Mapping[str, str] = os.environ) -> Path:
-    """The shared library for `arch`, compiled if the cache lacks it. Several processes may do this at once.
-
-    Raises BuildError, in one sentence, without a compiler or where it fails.
+    Several processes may do this at once. Raises BuildError, in one sentence, without a compiler or where it fails,
+    and StoreError where `folder` cannot hold it.
     """
     if arch not in ARCHES:
         raise BuildError(f"FIRSTTOKEN_CPU_ARCH is {arch!r}; use one of {', '.join(ARCHES)}.")
@@ -55,11 +54,15 @@ def build(arch: str = "native", *, environ: Mapping[str, str] = os.environ) -> P
     if compiler is None:
         raise BuildError("No C compiler was found; install gcc (or set CC) for kernels that decode six times faster.")
     flags = (*_FLAGS, *ARCHES[arch])
-    folder = default_cache(environ) / "kernels"
+    if folder is None:
+        try:
+            folder = cache_folder(environ) / "kernels"
+        except ConfigError as error:
+            raise StoreError(str(error)) from error
     library = folder / f"cpu-{arch}-{_fingerprint(compiler, flags)}.so"
-    if library.exists():
-        return library
     try:
+        if library.exists():
+            return library
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:  # same file system: the move below is atomic
             made = Path(scratch) / "cpu.so"
@@ -71,7 +74,10 @@ def build(arch: str = "native", *, environ: Mapping[str, str] = os.environ) -> P
                 _compile(compiler, _FLAGS, made)  # some compilers do not know the machine that they run on
             made.replace(library)
     except OSError as error:
-        raise BuildError(f"The CPU kernels cannot be stored in {folder} ({error}); set FIRSTTOKEN_CACHE.") from error
+        raise StoreError(
+            f"The CPU kernels cannot be stored in {folder} ({error.strerror}); choose another place with "
+            f"{CACHE_VARIABLE}."
+        ) from error
     return library
 
 
@@ -82,6 +88,8 @@ def _compile(compiler: str, flags: tuple[str, ...], target: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     except subprocess.TimeoutExpired as error:
         raise BuildError(f"{compiler} took over {_TIMEOUT:.0f} s for the CPU kernels; try another with CC.") from error
+    if "No space left" in done.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if done.returncode:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason given")
         raise BuildError(f"{compiler} could not compile the CPU kernels ({reason.strip()}); try another with CC.")

@@ -6,6 +6,8 @@ import ctypes
 import functools
 import os
 import struct
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ import torch
 from torch import Tensor
 
 from firsttoken.errors import OutOfMemory
-from firsttoken.kernels.cpu_build import BuildError, build
+from firsttoken.kernels.cpu_build import BuildError, StoreError, build
 from firsttoken.kernels.cpu_memory import WeightArena
 
 if TYPE_CHECKING:
@@ -175,8 +177,18 @@ def why_no_kernels() -> str | None:
 
 @functools.cache
 def _load() -> tuple[CpuKernels | None, str | None]:
+    return load_kernels(os.environ)
+
+
+def load_kernels(environ: Mapping[str, str]) -> tuple[CpuKernels | None, str | None]:
+    """The kernels, or one sentence that says why there are none. FIRSTTOKEN_CPU_ARCH chooses the instruction set."""
+    arch = environ.get("FIRSTTOKEN_CPU_ARCH", "native")
     try:
-        return CpuKernels(build(os.environ.get("FIRSTTOKEN_CPU_ARCH", "native"))), None
+        try:
+            return CpuKernels(build(arch, environ=environ)), None
+        except StoreError:  # a start that compiles them each time, which takes two seconds, beats one without
+            with tempfile.TemporaryDirectory(prefix="firsttoken-") as folder:  # a loaded library needs no file
+                return CpuKernels(build(arch, environ=environ, folder=Path(folder))), None
     except BuildError as error:
         return None, str(error)
     except OSError as error:

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
+from firsttoken.cache import cache_folder
+from firsttoken.errors import ConfigError
 from firsttoken.machine.host import Host, read_host
 
 _MIB = 1024 * 1024
@@ -75,9 +77,12 @@ def memory_ceiling(cache: Path | None = None, today: date | None = None) -> Memo
 
     Other work on the machine can only lower a reading, so the highest one is nearest to the truth.
     """
-    cache = cache or default_cache()
-    today = today or date.today()
     ceiling = measure_memory()
+    try:
+        cache = cache or default_cache()
+    except ConfigError:
+        return ceiling  # no home: nothing is remembered
+    today = today or date.today()
     known = _read(cache)
     if (
         known is not None
@@ -93,10 +98,8 @@ def memory_ceiling(cache: Path | None = None, today: date | None = None) -> Memo
 
 
 def default_cache() -> Path:
-    """Where the measurement is kept, one file a host: home folders are shared between machines."""
-    own = os.environ.get("FIRSTTOKEN_CACHE")
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "firsttoken"
-    return (Path(own).expanduser() if own else base) / f"memory-ceiling-{os.uname().nodename}.json"
+    """Where the measurement is kept, one file a host: home folders are shared between machines. Raises ConfigError."""
+    return cache_folder() / f"memory-ceiling-{os.uname().nodename}.json"
 
 
 def _read(cache: Path) -> MemoryCeiling | None:

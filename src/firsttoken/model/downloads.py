@@ -8,15 +8,13 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
 
 from firsttoken.errors import DownloadError
-
-CACHE_VARIABLE = "FIRSTTOKEN_CACHE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +68,13 @@ class TextProgress:
         self._stream.flush()
 
 
-def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where firsttoken keeps files: FIRSTTOKEN_CACHE, or firsttoken under XDG_CACHE_HOME or ~/.cache."""
-    own = environment.get(CACHE_VARIABLE)
-    if own:
-        return Path(own).expanduser()
-    shared = environment.get("XDG_CACHE_HOME")
-    return (Path(shared).expanduser() if shared else Path.home() / ".cache") / "firsttoken"
-
-
 def check_space(folder: Path, needed: int, what: str, elsewhere: str) -> None:
     """Raises DownloadError, with the numbers, where `needed` bytes do not fit beside what `folder` holds.
 
     `elsewhere` names the flag or the variable that chooses another place.
     """
     existing = folder
-    while not existing.exists():
+    while not os.path.lexists(existing):  # unlike Path.exists, no error where we may not look
         existing = existing.parent
     free = shutil.disk_usage(existing).free
     if free < needed:
