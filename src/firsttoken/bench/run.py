@@ -36,7 +36,7 @@ from firsttoken.bench.result_file import RecordWriter, load_result, requests_pat
 from firsttoken.bench.scenario import Endpoint, Scenario
 from firsttoken.bench.self_check import check_scenario
 from firsttoken.bench.served import Served
-from firsttoken.bench.workers import ClientPool, client_cores, processes_for
+from firsttoken.bench.workers import ClientPool, allowed_cores, client_cores, processes_for
 from firsttoken.errors import ConfigError
 from firsttoken.version import __version__
 
@@ -223,8 +223,9 @@ class _Run:
 
     def _start_clients(self, loads: Sequence[LoadSpec]) -> None:
         most = max((_in_flight(load) for load in loads), default=1)
-        count = self._spec.processes or processes_for(most, os.cpu_count() or 1)
-        self._pool = self._stack.enter_context(ClientPool(count, client_cores(count)))
+        cores = allowed_cores()
+        count = self._spec.processes or processes_for(most, len(cores) or os.cpu_count() or 1)
+        self._pool = self._stack.enter_context(ClientPool(count, client_cores(count, cores)))
         self.result.client_processes = count
         if loads:
             self.result.client_ceiling = self._pool.ceiling()

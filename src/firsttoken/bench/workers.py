@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from queue import Empty, Queue
 from types import TracebackType
@@ -52,17 +52,19 @@ def processes_for(in_flight: int, cores: int) -> int:
     return max(1, min(cores // 2, -(-in_flight // _STREAMS_EACH)))
 
 
-def client_cores(processes: int) -> list[list[int]]:
-    """One core for each process, the last ones of those allowed; empty on fewer than 8 cores, where nothing is pinned.
+def client_cores(processes: int, allowed: Set[int]) -> list[list[int]]:
+    """One core for each process, the last of those `allowed`; empty on fewer than 8, where nothing is pinned.
 
-    Pinning three of four cores would take from the server what the clients leave idle.
+    Pinning on a small machine would take cores from the server that the clients leave idle.
     """
-    if not hasattr(os, "sched_getaffinity"):
-        return []
-    allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 8 or processes > len(allowed) // 2:
         return []
-    return [[core] for core in allowed[-processes:]]
+    return [[core] for core in sorted(allowed)[-processes:]]
+
+
+def allowed_cores() -> Set[int]:
+    """Cores that this process may run on; empty on systems that do not say."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 
 class ClientPool:
