@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -148,8 +149,8 @@ class ScriptedServer:
         self.connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
 
     async def stop(self) -> None:
         assert self._server is not None
@@ -268,11 +269,12 @@ class ScriptedServer:
 
 
 @contextmanager
-def in_thread(script: Script) -> Iterator[ScriptedServer]:
-    """The server in an event loop of its own, for clients in other processes."""
-    server = ScriptedServer(script)
+def in_thread(script_for: Callable[[ScriptedServer], Script]) -> Iterator[ScriptedServer]:
+    """The server in an event loop of its own, for clients in other processes. `script_for` gets the server."""
+    server = ScriptedServer(lambda seen: script_for(server)(seen))
     loop = asyncio.new_event_loop()
     started = threading.Event()
+    stopping = asyncio.Event()
 
     async def run() -> None:
         await server.start()
@@ -280,7 +282,6 @@ def in_thread(script: Script) -> Iterator[ScriptedServer]:
         await stopping.wait()
         await server.stop()
 
-    stopping = asyncio.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
     thread.start()
     assert started.wait(5)
@@ -290,3 +291,20 @@ def in_thread(script: Script) -> Iterator[ScriptedServer]:
         loop.call_soon_threadsafe(stopping.set)
         thread.join()
         loop.close()
+
+
+def serve_for_ever(port: int, script: Script, requests: int | None = None) -> None:
+    """In a process of its own; with `requests` it dies with code 7 when that streamed request comes."""
+
+    def counted(seen: Seen) -> Sequence[Step] | Refusal:
+        if len(server.streamed) == requests:
+            print("crashing", flush=True)
+            os._exit(7)
+        return script(seen)
+
+    async def run() -> None:
+        await server.start(port)
+        await asyncio.Event().wait()
+
+    server = ScriptedServer(counted)
+    asyncio.run(run())

@@ -73,6 +73,7 @@ class BenchSpec:
     tokenizer: Path | None = None  # tokenizer.json that counts a chunk's tokens where the server does not
     verify_tls: bool = True
     extra_body: dict[str, object] = field(default_factory=dict)  # joined into every request
+    self_test_seconds: float = 1.0  # in which the client's own ceiling is measured
     command: Sequence[str] = ()  # for the record
 
 
@@ -228,7 +229,7 @@ class _Run:
         self._pool = self._stack.enter_context(ClientPool(count, client_cores(count, cores)))
         self.result.client_processes = count
         if loads:
-            self.result.client_ceiling = self._pool.ceiling()
+            self.result.client_ceiling = self._pool.ceiling(self._spec.self_test_seconds)
             self._tell(
                 Note(f"this client takes {self.result.client_ceiling:,.0f} chunks/s over {count} processes at most")
             )
