@@ -14,7 +14,7 @@ from firsttoken.bench.records import RequestRecord
 from firsttoken.bench.stream_answer import StreamAnswer
 
 STREAMS = 32  # at once, as a decode step of that many sequences would send them
-_CHUNKS = 256  # an answer
+_CHUNKS = 64  # an answer
 _HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
