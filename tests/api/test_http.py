@@ -134,6 +134,15 @@ def test_a_client_that_goes_away_frees_the_engine_though_it_sent_more_ahead(serv
     server.next_is_right()
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_probes_answer_head_as_they_do_get(server: LiveServer, path: str) -> None:
+    head = server.client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(len(server.client.get(path).content))
+    server.backend.state = "dead"
+    assert server.client.head(path).status_code == 503
+
+
 class Hasty(BoundedHttpProtocol):
     head_seconds = 0.3
     request_seconds = 0.6

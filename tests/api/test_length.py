@@ -26,6 +26,14 @@ def test_a_prompt_that_leaves_no_room_is_refused_in_openais_words(server: LiveSe
     server.next_is_right()
 
 
+@pytest.mark.parametrize("fields", [{}, {"max_tokens": 0, "echo": True}])
+def test_the_refusal_of_a_prompt_as_long_as_the_context_does_not_contradict_itself(
+    server: LiveServer, fields: dict[str, Any]
+) -> None:
+    error = refused(server.complete(ids(CONTEXT), **fields), "prompt")
+    assert "you requested 257 tokens (256 in your prompt; 1 for the completion)" in error["message"]
+
+
 def test_messages_one_token_too_long_are_refused_in_openais_words(server: LiveServer) -> None:
     frame = server.post("/tokenize", messages=[{"role": "user", "content": ""}]).json()["count"]
     fits = "!" * (CONTEXT - 1 - frame)

@@ -168,3 +168,19 @@ def test_others_are_answered_while_many_tokens_are_spelt_out(
         assert server.client.get("/health", timeout=3).status_code == 200
         patient.allowed.set()
         assert asking.result().status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("prompt", {"prompt": "a" * 5_000_000}),
+        ("messages", {"messages": [{"role": "user", "content": "a b" * 1_000_000}]}),
+    ],
+)
+def test_tokens_beyond_all_contexts_are_not_counted(server: LiveServer, field: str, body: dict[str, Any]) -> None:
+    """Five million took the tokeniser 1.5 GB, and several requests may come at once."""
+    error = refused(server.post("/tokenize", **body), field)
+    assert (
+        error["message"] == f"Invalid '{field}': more than 262144 tokens are not counted at once; send them in parts."
+    )
+    assert server.post("/tokenize", prompt="a b" * 1000).json()["count"] > 256, "more than the context is fine"

@@ -83,6 +83,12 @@ def test_api_keys_come_from_flags_or_from_the_environment() -> None:
     assert server_config(parse(env={"FIRSTTOKEN_API_KEY": "c d"})).api_keys == ("c", "d")
 
 
+@pytest.mark.parametrize("key", ["", " ", "a b", "a\n", "ключ"])
+def test_a_key_that_nobody_or_everybody_could_send_is_refused(key: str) -> None:
+    with pytest.raises(click.BadParameter, match="a key has at least one character"):
+        parse("--api-key", "good", "--api-key", key)
+
+
 TOML = """
 model = "some/model"
 port = 9000

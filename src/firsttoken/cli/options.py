@@ -66,6 +66,13 @@ def _metric_prefix(ctx: click.Context, param: click.Parameter, value: str) -> st
     return value
 
 
+def _api_keys(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """An empty key, as of a shell variable that is not set, would let everybody in who sends none."""
+    if not all(re.fullmatch(r"[!-~]+", value) for value in values):
+        raise click.BadParameter("a key has at least one character, and only ASCII ones without spaces.")
+    return values
+
+
 _MODEL, _MEMORY, _RUN = "Model", "Memory and batching", "How it runs"
 _HTTP, _LIMITS, _LIFE = "HTTP", "Limits and requests", "Starting and stopping"
 _AT_LEAST_1 = click.IntRange(1)
@@ -179,6 +186,7 @@ _OPTIONS = [
         multiple=True,
         envvar="FIRSTTOKEN_API_KEY",
         show_envvar=True,
+        callback=_api_keys,
         help="Clients must send one of these keys.",
     ),
     _option(_HTTP, "--metrics-prefix", callback=_metric_prefix, help="vllm suits existing dashboards."),

@@ -48,10 +48,12 @@ def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> 
 
 
 def _add_probes(app: FastAPI, service: Service) -> None:
+    @app.head("/health", include_in_schema=False)  # what many monitors ask
     @app.get("/health", summary="200 while the engine can answer")
     async def health() -> Response:
         return system.health(service)
 
+    @app.head("/ready", include_in_schema=False)
     @app.get("/ready", summary="200 while new requests are taken")
     async def ready() -> Response:
         return system.ready(service)

@@ -17,6 +17,7 @@ MAX_STOP_IDS = 128
 MAX_LOGIT_BIAS = 1024
 MAX_PROMPTS = 256  # of one completion request
 MAX_CHOICES = 1024  # prompts x n
+MAX_TOKENS_COUNTED = 262_144  # by /tokenize, or the context's length where that is more; a token takes 360 bytes then
 
 
 class HeaderLimit:

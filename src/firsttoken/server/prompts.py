@@ -41,7 +41,7 @@ class Room:
     def refusal(self, tokens: int) -> InvalidRequest:
         """In OpenAI's words."""
         limit = f"This model's maximum context length is {self.context} tokens"
-        wanted = self.wanted or 0
+        wanted = max(1, self.wanted or 0)  # an answer, or a score, takes a token at least
         if self.kind == "messages" and self.wanted is None:
             text = (
                 f"{limit}. However, your messages resulted in {tokens} tokens. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from firsttoken.errors import InvalidRequest
 from firsttoken.server.chat import template_variables
+from firsttoken.server.limits import MAX_TOKENS_COUNTED
 from firsttoken.server.parsing import parse, read_object
 from firsttoken.server.prompts import check_ids
 from firsttoken.server.responses import answer
@@ -27,9 +30,10 @@ async def tokenize(service: Service, request: Request) -> Response:
     parsed = await parse(schema, json_body, TOKENIZE, strict_fields=service.config.strict_fields)
     body = parsed.body
     service.check_model(body.model, info)
+    limit = max(info.max_model_len, MAX_TOKENS_COUNTED)
     if isinstance(body, TokenizeText):
         special = body.add_special_tokens is not False
-        encode = partial(service.tokenizer.encode, body.prompt, add_special_tokens=special)
+        encode = partial(service.tokenizer.encode, body.prompt, add_special_tokens=special, limit=limit)
     else:
         options: dict[str, Any] = {
             "add_generation_prompt": body.opens_a_turn,
@@ -37,15 +41,26 @@ async def tokenize(service: Service, request: Request) -> Response:
             **template_variables(body.chat_template_kwargs),
         }
         messages = [message.for_template() for message in body.messages]
-        encode = partial(service.tokenizer.encode_chat, messages, **options)
+        encode = partial(service.tokenizer.encode_chat, messages, limit=limit, **options)
 
     def work() -> bytes:
-        ids = encode()
+        ids = _or_too_many(encode, limit)
         strings = [service.tokenizer.token_text(token_id) for token_id in ids] if body.return_token_strs else None
         content = {"count": len(ids), "max_model_len": info.max_model_len, "tokens": ids, "token_strs": strings}
         return msgspec.json.encode(content)
 
     return answer(await asyncio.to_thread(work), parsed.headers)
+
+
+def _or_too_many(encode: Callable[[], list[int]], limit: int) -> list[int]:
+    """The tokenizer speaks of the context; here it is the endpoint's own limit that is met."""
+    try:
+        return encode()
+    except InvalidRequest as error:
+        if error.code != "context_length_exceeded":
+            raise
+        message = f"Invalid '{error.param}': more than {limit} tokens are not counted at once; send them in parts."
+        raise InvalidRequest(message, param=error.param, code="invalid_value") from None
 
 
 async def detokenize(service: Service, request: Request) -> Response:
