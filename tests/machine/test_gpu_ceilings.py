@@ -56,6 +56,15 @@ def test_another_card_or_driver_or_a_wish_measures_again(tmp_path: Path) -> None
     assert len(probe.commands) == 4
 
 
+def test_measuring_again_keeps_the_better_of_each_rate(tmp_path: Path) -> None:
+    cache = tmp_path / "card.json"
+    gpu_ceilings(H200, cache, TODAY, FakeProbe())
+    other = FakeProbe('{"name": "NVIDIA H200", "read": 4.5e12, "copy": 1e12, "product": 1e14, "cache_bytes": 62914560}')
+    again = gpu_ceilings(H200, cache, TODAY, other, refresh=True)
+    assert (again.read, again.copy, again.product) == (4.5e12, 4.1e12, 7.91e14)
+    assert gpu_ceilings(H200, cache, TODAY, FakeProbe()) == again
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"device": "NVIDIA H200"}', '{"device": "NVIDIA H200", "read": -1}'])
 def test_a_damaged_file_is_measured_again(tmp_path: Path, content: str) -> None:
     cache = tmp_path / "card.json"
