@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from firsttoken.bench import units, words
 from firsttoken.bench.metrics import output_tokens, tpot, ttft
@@ -19,7 +19,7 @@ Values = Callable[[RequestRecord], Sequence[float]]
 """The values that one request adds to a distribution."""
 
 SHARE = Words("Share of requests", "请求占比")
-_ELAPSED = Words("Seconds since the scenario began", "场景开始后的秒数")
+_ELAPSED = Words("Seconds since the first request", "第一个请求之后的秒数")
 
 
 def measured(scenario: ScenarioResult) -> list[RequestRecord]:
@@ -61,7 +61,7 @@ def request_timeline(scenario: ScenarioResult, label: str) -> tuple[str, int]:
     records = sorted(scenario.records, key=lambda record: record.sent)
     every = max(math.ceil(len(records) / MOST_ROWS), 1)
     shown = records[::every]
-    zero = scenario.started or min((record.sent for record in shown), default=0.0)
+    zero = min((record.intended or record.sent for record in shown), default=0.0)
     spans: list[Span] = []
     dots: list[tuple[float, float, str]] = []
     for row, record in enumerate(shown):
@@ -153,26 +153,44 @@ def _bar_name(scenario: str, figure: str) -> Words:
     return Words(f"{scenario} · {name.en}", f"{scenario} · {name.zh.partition('（')[0]}")
 
 
-def sensors(result: RunResult) -> list[tuple[str, str, list[tuple[float, float]]]]:
-    """(source, value's name, points in seconds since the first sample) of every sensor that was read."""
-    samples = sorted(result.samples, key=lambda sample: sample.at)
-    series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    zero = samples[0].at if samples else 0.0
-    for sample in samples:
+def sensors(result: RunResult) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """By a value's name and then by source: points in seconds since the first sample.
+
+    Processes of one role are added up, since who runs what is the server's affair.
+    """
+    zero = min((sample.at for sample in result.samples), default=0.0)
+    sums: dict[tuple[str, str], dict[float, float]] = defaultdict(lambda: defaultdict(float))
+    for sample in result.samples:
         for name, value in sample.values.items():
-            series[sample.source, name].append((sample.at - zero, value))
-    return [(source, name, _thin(points)) for (source, name), points in series.items()]
+            sums[name, _role(sample.source)][sample.at - zero] += value
+    found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(dict)
+    for (name, source), points in sums.items():
+        found[name][source] = _thin(sorted(points.items()))
+    return dict(found)
 
 
-def sensor_chart(named: Sequence[tuple[str, list[tuple[float, float]]]], unit: Words, scale: float, label: str) -> str:
+def _role(source: str) -> str:
+    """ "process:server/python3:812" is "server"; a card or the host is itself."""
+    kind, _, rest = source.partition(":")
+    return rest.partition("/")[0].partition(":")[0] if kind == "process" else source
+
+
+def sensor_chart(named: Mapping[str, Sequence[tuple[float, float]]], unit: Words, scale: float, label: str) -> str:
     """One quantity of several sources over the run."""
     series = [
-        Series(same(source), [(at, value * scale) for at, value in points], colour=number)
-        for number, (source, points) in enumerate(named)
+        Series(_source_name(source), [(at, value * scale) for at, value in points], colour=number)
+        for number, (source, points) in enumerate(named.items())
     ]
-    x = linear_axis(Words("Seconds since the run began", "运行开始后的秒数"), [at for _, p in named for at, _ in p])
+    x = linear_axis(
+        Words("Seconds since the run began", "运行开始后的秒数"), [at for p in named.values() for at, _ in p]
+    )
     y = linear_axis(unit, [value for one in series for _, value in one.points])
     return chart(series, x, y, label=label, height=220)
+
+
+def _source_name(source: str) -> Words:
+    known = {"server": Words("server", "服务"), "client": Words("client", "客户端"), "host": Words("host", "主机")}
+    return known.get(source, same(source))
 
 
 def throttled(samples: Iterable[Sample]) -> dict[str, int]:

@@ -7,12 +7,13 @@ forbids it to load anything.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 
 from firsttoken.bench import figures, units, words
-from firsttoken.bench.records import RunResult, ScenarioResult
+from firsttoken.bench.records import RunResult, Sample, ScenarioResult
 from firsttoken.bench.report_parts import (
     check_list,
     definitions,
@@ -52,8 +53,15 @@ def render(result: RunResult) -> str:
             _verdict(result),
             _overview(result),
             _shares(result),
-            *(_sweep(name, points, number) for number, (name, points) in enumerate(_sweeps(result).items())),
-            *(scenario_section(s, number) for number, s in enumerate(result.scenarios) if s.sweep is None),
+            *(
+                _sweep(name, points, result.samples, number)
+                for number, (name, points) in enumerate(_sweeps(result).items())
+            ),
+            *(
+                scenario_section(s, result.samples, number)
+                for number, s in enumerate(result.scenarios)
+                if s.sweep is None
+            ),
             sensor_section(result),
             definitions(),
             _provenance(result),
@@ -151,7 +159,7 @@ def _sweeps(result: RunResult) -> dict[str, list[ScenarioResult]]:
     return {name: sorted(points, key=figures.load_value) for name, points in found.items()}
 
 
-def _sweep(name: str, points: list[ScenarioResult], number: int) -> str:
+def _sweep(name: str, points: list[ScenarioResult], samples: Sequence[Sample], number: int) -> str:
     title = Words(points[0].title or name, points[0].title_zh or points[0].title or name)
     throughput, latency = f"sweep-{number}-throughput", f"sweep-{number}-latency"
     charts = "".join(
@@ -166,7 +174,7 @@ def _sweep(name: str, points: list[ScenarioResult], number: int) -> str:
     )
     sections = "".join(
         f'<details id="{escape(point.name)}"><summary>{words.load_name(point.load).html}</summary>'
-        f"{scenario_section(point, 1000 * (number + 1) + at, nested=True)}</details>"
+        f"{scenario_section(point, samples, 1000 * (number + 1) + at, nested=True)}</details>"
         for at, point in enumerate(points)
     )
     return f'<h2>{title.html}</h2>\n<div class="charts">{charts}</div>\n{sweep_rows(points)}{sections}\n'

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from firsttoken.bench import figures, units, words
+from firsttoken.bench.energy import Usage, usage
 from firsttoken.bench.metrics import gaps
-from firsttoken.bench.records import CeilingShare, Check, Distribution, Level, Metrics, ScenarioResult
+from firsttoken.bench.records import CeilingShare, Check, Distribution, Level, Metrics, Sample, ScenarioResult
 from firsttoken.bench.words import Words
 
 _SIGNS: dict[Level, str] = {"ok": "✓", "flag": "!", "fail": "✗"}
@@ -86,7 +87,7 @@ def overview_row(scenario: ScenarioResult, number: int) -> str:
     metrics = scenario.metrics
     if metrics is None:
         nothing = Words("nothing measured", "没有测到数据").html
-        empty = f'<td colspan="5" class="soft">{nothing}</td>{_chip(scenario)}'
+        empty = f'<td colspan="5" class="soft" style="text-align:left">{nothing}</td>{_chip(scenario)}'
         return f'<tr><td class="wide">{name}{under}</td>{empty}</tr>\n'
     shares = {share.figure: share for share in scenario.shares}
     cells = [
@@ -99,7 +100,7 @@ def overview_row(scenario: ScenarioResult, number: int) -> str:
     return f'<tr><td class="wide">{name}{under}</td>{"".join(cells)}{_chip(scenario)}</tr>\n'
 
 
-def scenario_section(scenario: ScenarioResult, number: int, nested: bool = False) -> str:
+def scenario_section(scenario: ScenarioResult, samples: Sequence[Sample], number: int, nested: bool = False) -> str:
     """Everything about one scenario: percentiles, charts, other figures, checks."""
     label = f"scenario-{number}"
     heading = "" if nested else f'<h2 id="{label}">{_title(scenario).html}</h2>\n'
@@ -107,10 +108,11 @@ def scenario_section(scenario: ScenarioResult, number: int, nested: bool = False
     checks = check_list([("", check) for check in scenario.checks])
     if scenario.metrics is None:
         return heading + checks
+    used = _usage(usage(samples, scenario.started, scenario.ended, scenario.metrics.output_tokens))
     tables = _percentiles(scenario.metrics)
     for group, metrics in scenario.group_metrics.items():
         tables += f"<h3>{_group(group).html}</h3>{_percentiles(metrics)}"
-    return "".join([heading, _counts(scenario.metrics), tables, _charts(scenario, label), checks])
+    return "".join([heading, _counts(scenario.metrics), used, tables, _charts(scenario, label), checks])
 
 
 def sweep_rows(points: Sequence[ScenarioResult]) -> str:
@@ -207,6 +209,8 @@ def _value(figure: str, value: float) -> str:
 
 
 def _chip(scenario: ScenarioResult) -> str:
+    if not scenario.checks:
+        return f'<td class="soft">{units.NOTHING}</td>'
     level = level_of(scenario.checks)
     return f'<td><span class="chip {level}">{_LEVELS[level].html}</span></td>'
 
@@ -230,6 +234,22 @@ def _counts(metrics: Metrics) -> str:
         facts.append((term("goodput", words.GOODPUT), share))
     items = "".join(f"<li>{name} <b>{escape(value)}</b></li>" for name, value in facts)
     return f'<ul class="facts">{items}</ul>'
+
+
+def _usage(used: Usage) -> str:
+    """What the scenario took of the machine; nothing where nothing was read."""
+    named: list[tuple[Words, float | str | None]] = [
+        (Words("GPU busy", "GPU 忙碌"), used.gpu_percent and f"{used.gpu_percent:.0f} %"),
+        (Words("GPU memory in use", "显存占用"), used.vram_bytes and units.size(used.vram_bytes)),
+        (Words("Power", "功率"), used.power_w and f"{used.power_w:.0f} W"),
+        (Words("Energy a token", "每 token 能耗"), used.energy_j_per_token and f"{used.energy_j_per_token:.3g} J"),
+        (Words("Core clock", "核心频率"), used.sm_clock_mhz and f"{used.sm_clock_mhz:.0f} MHz"),
+        (Words("Server's CPU", "服务 CPU"), used.server_cores and f"{used.server_cores:.2f} cores"),
+        (Words("Server's memory", "服务内存"), used.server_rss_bytes and units.size(used.server_rss_bytes)),
+        (Words("Client's CPU", "客户端 CPU"), used.client_cores and f"{used.client_cores:.2f} cores"),
+    ]
+    items = "".join(f"<li>{name.html} <b>{escape(str(value))}</b></li>" for name, value in named if value)
+    return f'<ul class="facts">{items}</ul>' if items else ""
 
 
 def _percentiles(metrics: Metrics) -> str:

@@ -14,7 +14,7 @@ from html import escape
 from firsttoken.bench.words import Words
 
 WIDTH, HEIGHT = 640, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 34, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 28, 46
 _COLOURS = 6
 
 
@@ -104,12 +104,11 @@ def log_axis(
 def chart(
     series: Sequence[Series], x: Axis, y: Axis, *, marks: Sequence[Mark] = (), label: str, height: int = HEIGHT
 ) -> str:
-    """Lines over two axes, with a legend where there is more than one. `label` is the id of the figure's caption."""
+    """Lines over two axes, under a legend where there is more than one. `label` is the id of the figure's caption."""
     frame = _Frame(x, y, height)
     body = [frame.grid(), *(frame.mark(mark) for mark in marks), *(frame.series(one) for one in series)]
-    if len(series) > 1:
-        body.append(_legend([(one.name, one.colour) for one in series]))
-    return _svg("".join(body), label, height)
+    named = _legend([(one.name, one.colour) for one in series]) if len(series) > 1 else ""
+    return named + _svg("".join(body), label, height)
 
 
 def timeline(
@@ -138,8 +137,7 @@ def timeline(
             f'<circle class="dot" cx="{frame.x(at):.1f}" cy="{frame.y(row + 0.5):.1f}" r="{thick / 2.6:.1f}">'
             f"{_tip(tip)}</circle>"
         )
-    body.append(_legend(legend))
-    return _svg("".join(body), label, height)
+    return _legend(legend) + _svg("".join(body), label, height)
 
 
 def bars(rows: Sequence[tuple[Words, float, str, int]], x: Axis, label: str, mark: float | None = None) -> str:
@@ -223,23 +221,9 @@ class _Frame:
 
 
 def _legend(entries: Sequence[tuple[Words, int]]) -> str:
-    """Top right, laid out once for each language, since their words differ in width."""
-    parts = []
-    for language in ("en", "zh"):
-        at = float(WIDTH - _RIGHT)
-        for words, colour in reversed(entries):
-            text = words.zh if language == "zh" else words.en
-            at -= _width(text) + 26
-            parts.append(
-                f'<g class="{language}"><rect class="f{colour % _COLOURS}" x="{at:.1f}" y="6" width="10" height="10" '
-                f'rx="2"/>{_text(at + 15, 15, text, "start", "legend")}</g>'
-            )
-    return "".join(parts)
-
-
-def _width(text: str) -> float:
-    """About how many pixels wide at 12 pixels' height; Chinese characters are square."""
-    return sum(12.0 if ord(letter) > 0x2E80 else 7.0 for letter in text)
+    """Above the drawing and as HTML, so that it wraps."""
+    items = "".join(f'<li><i class="b{colour % _COLOURS}"></i>{words.html}</li>' for words, colour in entries)
+    return f'<ul class="legend">{items}</ul>'
 
 
 def _short(text: str) -> str:

@@ -47,7 +47,7 @@ def run_table(result: RunResult, wide: bool = True) -> Table:
         name = Text.assemble(scenario.name, ("\n" + scenario.load.label, "dim"))
         if not scenario.complete:
             name.append(", broken off", style="yellow")
-        verdict = Text(_WORDS[level], style=_STYLES[level])
+        verdict = Text(_WORDS[level], style=_STYLES[level]) if scenario.checks else Text(units.NOTHING)
         if scenario.metrics is None:
             table.add_row(name, *[units.NOTHING] * (len(names) - 1), verdict)
             continue
