@@ -1,4 +1,4 @@
-"""Runs as tables in a terminal: every figure with its ceiling beneath, and every flag in words."""
+"""Runs and comparisons as tables in a terminal: every figure with its ceiling beneath, every flag in words."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from firsttoken.bench import units
+from firsttoken.bench.compare import Comparison, Row, Unit
 from firsttoken.bench.records import CeilingShare, Check, Distribution, Level, Metrics, RunResult, ScenarioResult
+from firsttoken.bench.statistics import Verdict
 
 WIDE = 100  # columns of a terminal that has room for every figure
 
 _STYLES: dict[Level, str] = {"ok": "green", "flag": "yellow", "fail": "bold red"}
+_VERDICTS: dict[Verdict, str] = {"better": "bold green", "worse": "bold red", "equivalent": "", "undecided": "dim"}
 _WORDS: dict[Level, str] = {"ok": "passed", "flag": "flagged", "fail": "FAILED"}
 
 
@@ -55,6 +58,49 @@ def run_table(result: RunResult, wide: bool = True) -> Table:
         for group, metrics in scenario.group_metrics.items():
             table.add_row(Text(f"  {group}"), *_cells(metrics, [], wide), "")
     return table
+
+
+def print_comparison(console: Console, found: Comparison) -> None:
+    """The before/after table: a figure a row, a side a column, and the verdict where pairs allow one."""
+    for scenario, load in dict.fromkeys((row.scenario, row.load) for row in found.rows):
+        columns = [*found.labels, *(["B over A, with its interval", "verdict"] if found.paired else ["change"])]
+        table = plain_table(f"{scenario}, {load}" if scenario else "the run", *columns)
+        for row in found.rows:
+            if (row.scenario, row.load) == (scenario, load):
+                table.add_row(row.figure.name, *comparison_cells(row, found.paired))
+        console.print(table)
+        console.print()
+    if found.paired and found.confidence is not None and found.margin is not None:
+        claim = f"Intervals hold together with {found.confidence:.0%}; within {found.margin:.0%} counts as the same."
+        console.print(Text(claim, style="dim"), soft_wrap=True)
+    for note in found.notes:
+        console.print(Text(note), soft_wrap=True)
+
+
+def comparison_cells(row: Row, paired: bool) -> list[Text]:
+    """The values of every side, then what may be said of them."""
+    cells = [Text(_in_unit(row.figure.unit, value)) for value in row.values]
+    if not paired:
+        changes = " ".join(units.NOTHING if one is None else f"{one:+.1%}" for one in row.change[1:])
+        return [*cells, Text(changes)]
+    if row.interval is None:
+        change = row.change[1] if len(row.change) > 1 else None
+        return [*cells, Text(units.NOTHING if change is None else f"{change:+.1%}", style="dim"), Text("")]
+    one = row.interval
+    low, high = (f"{bound - 1:+.1%}" if bound < 10 else "?" for bound in (one.low, one.high))
+    return [*cells, Text(f"{one.ratio - 1:+.1%}  [{low}, {high}]"), Text(one.verdict, style=_VERDICTS[one.verdict])]
+
+
+def _in_unit(unit: Unit, value: float | None) -> str:
+    if value is None:
+        return units.NOTHING
+    if unit == "s":
+        return units.seconds(value)
+    if unit == "share":
+        return units.percent(value)
+    if unit == "bytes":
+        return units.size(value)
+    return f"{units.digits(value)} {unit}"
 
 
 def plain_table(first: str, *others: str, gap: int = 2) -> Table:

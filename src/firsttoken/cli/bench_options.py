@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, exists=True)
 POSITIVE = click.FloatRange(0, min_open=True)
 
@@ -56,9 +57,6 @@ _SERVER = [
     _option("Server", "--api-key", envvar="OPENAI_API_KEY", help="The server's key.  [env: OPENAI_API_KEY]"),
     _option("Server", "--insecure", is_flag=True, help="Accept any TLS certificate."),
     _option(
-        "Server", "--launch", metavar="COMMAND", help="Start this server first, time its start, and stop it at the end."
-    ),
-    _option(
         "Server",
         "--ready-timeout",
         type=POSITIVE,
@@ -75,6 +73,28 @@ _SERVER = [
         help="Seconds without a byte after which a request has failed.",
     ),
     _option("Server", "--extra-body", type=JsonObject(), help="JSON fields joined into every request."),
+]
+
+_SIDES = [
+    _option("Sides", "--a", required=True, metavar="COMMAND", help="The server as it is."),
+    _option("Sides", "--b", required=True, metavar="COMMAND", help="The server as it could be."),
+    _option(
+        "Sides",
+        "--pairs",
+        type=click.IntRange(1),
+        default=8,
+        show_default=True,
+        help="Eight find a difference of 3 % where runs vary by 1 %.",
+    ),
+    _option(
+        "Sides",
+        "--margin",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        default=0.02,
+        show_default=True,
+        help="Sides this close count as the same.",
+    ),
+    _option("Sides", "--out", type=FOLDER, required=True, help="A folder for the pairs; what broke off there goes on."),
 ]
 
 _WORK = [
@@ -198,6 +218,17 @@ _RESULTS = [
     _option("Results", "--out", type=FILE, help="A run that broke off there is resumed.  [default: bench/TIME.json]"),
     _option("Results", "--csv", "with_csv", is_flag=True, help="Write CSV files too."),
 ]
+
+
+def launch_option(command: Command) -> Command:
+    """A server of the run's own."""
+    help = "Start this server first, time its start, and stop it at the end."
+    return _option("Server", "--launch", metavar="COMMAND", help=help)(command)
+
+
+def side_options(command: Command) -> Command:
+    """The two servers of an experiment."""
+    return _apply(_SIDES, command)
 
 
 def server_options(command: Command) -> Command:

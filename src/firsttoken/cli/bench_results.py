@@ -1,4 +1,4 @@
-"""`firsttoken bench report`, and how every benchmark ends: a table, files, an exit code."""
+"""`firsttoken bench report` and `compare`, and how every run ends: a table, files, an exit code."""
 
 from __future__ import annotations
 
@@ -46,16 +46,55 @@ def finish(console: Console, result: RunResult, path: Path, with_csv: bool) -> i
 def report(result: Path, html: Path | None, csv: Path | None) -> None:
     """Make the table, the HTML page and CSV of a result file again."""
     from firsttoken.bench.report import write_report
-    from firsttoken.bench.result_file import load_result
     from firsttoken.bench.table import print_run
 
     console = terminal()
-    loaded = load_result(result)
+    loaded = load_measured(result)
     page = html or result.with_suffix(".html")
     write_report(page, loaded)
     print_run(console, loaded)
     written = [page, *(_csv(csv, loaded) if csv else [])]
     console.print(f"Written: {', '.join(map(str, written))}", style="dim", markup=False, soft_wrap=True)
+
+
+@click.command(short_help="Print results side by side.")
+@click.argument("results", type=EXISTING, nargs=-1, required=True)
+@click.option("--label", "labels", multiple=True, help="A name for each result, in order.  [default: the files' names]")
+def compare(results: tuple[Path, ...], labels: tuple[str, ...]) -> None:
+    """Print results side by side: A B [C…], or the folder of a `bench ab`.
+
+    Results of separate runs are shown without a claim, since machines drift. A folder that `bench ab` filled holds
+    pairs, and gets intervals and verdicts.
+    """
+    from firsttoken.bench import compare as comparisons
+    from firsttoken.bench.ab import compare_folder
+    from firsttoken.bench.result_file import load_result
+    from firsttoken.bench.table import print_comparison
+
+    if len(results) == 1 and results[0].is_dir():
+        print_comparison(terminal(), compare_folder(results[0]))
+        return
+    if labels and len(labels) != len(results):
+        raise click.UsageError("Give one --label for each result, or none.")
+    names = list(labels) or [path.stem for path in results]
+    if len(set(names)) < len(names):
+        names = [str(path.with_suffix("")) for path in results]
+    print_comparison(terminal(), comparisons.compare([load_result(path) for path in results], names))
+
+
+def load_measured(path: Path) -> RunResult:
+    """A result with figures for what broke off, too: a killed run leaves records and no figures."""
+    from firsttoken.bench.metrics import measure, measure_groups
+    from firsttoken.bench.result_file import load_result
+
+    result = load_result(path)
+    for scenario in result.scenarios:
+        if scenario.metrics is None and any(record.phase == "measured" for record in scenario.records):
+            scenario.metrics = measure(scenario.records)
+            scenario.group_metrics = measure_groups(scenario.records)
+            scenario.ended = scenario.ended or max(record.ended for record in scenario.records)
+            scenario.started = scenario.started or min(record.sent for record in scenario.records)
+    return result
 
 
 def _csv(path: Path, result: RunResult) -> tuple[Path, Path]:
