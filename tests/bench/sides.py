@@ -48,7 +48,7 @@ def scenario(
     max_tokens: int = 256,
     complete: bool = True,
 ) -> ScenarioResult:
-    record = RequestRecord(id=f"{name}-0", scenario=name, phase="measured", stream=0)
+    record = RequestRecord(id=f"{name}-0", scenario=name, phase="measured", stream=0, sent=100.0, ended=110.0)
     record.prompt_tokens, record.max_tokens = prompt_tokens, max_tokens
     return ScenarioResult(
         name=name,

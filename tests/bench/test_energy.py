@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from firsttoken.bench.energy import check_clocks, clocks_judge, usage
-from firsttoken.bench.records import LoadSpec, RunResult, Sample, ScenarioResult
+from firsttoken.bench.energy import check_clocks, clocks_judge, scenario_usage, usage
+from firsttoken.bench.records import LoadSpec, Phase, RequestRecord, RunResult, Sample, ScenarioResult
 
 
 def gpu(at: float, source: str = "gpu0", states: tuple[str, ...] = (), **values: float) -> Sample:
@@ -66,6 +66,18 @@ def test_cpu_is_told_in_cores_for_all_processes_of_a_side() -> None:
     found = usage(samples, 0.0, 3.0)
     assert (found.server_cores, found.client_cores, found.host_cpu_percent) == (2.0, 0.2, 40.0)
     assert found.server_rss_bytes == 2e8 + 4
+
+
+def test_a_scenarios_use_is_that_of_its_measured_requests() -> None:
+    samples = [gpu(at, gpu_percent=100.0 if 2 <= at <= 4 else 0.0, energy_j=100.0 * at) for at in range(8)]
+    scenario = ScenarioResult(name="x", scenario="x", load=LoadSpec(concurrency=1), started=0.5, ended=6.5)
+    assert scenario_usage(scenario, samples).gpu_percent == pytest.approx(50)  # nothing but its own times is known
+    sent: list[tuple[Phase, float, float]] = [("warm-up", 0.5, 1.5), ("measured", 2.0, 3.0), ("measured", 2.5, 4.0)]
+    scenario.records = [
+        RequestRecord(id="0", scenario="x", phase=phase, stream=0, sent=start, ended=end) for phase, start, end in sent
+    ]
+    found = scenario_usage(scenario, samples)
+    assert (found.gpu_percent, found.energy_j) == (100.0, 200.0)
 
 
 def test_clocks_that_were_held_back_flag_the_figures() -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from firsttoken.bench.energy import Usage, usage
+from firsttoken.bench.energy import scenario_usage
 from firsttoken.bench.records import Distribution, LoadSpec, RequestRecord, RunResult, ScenarioResult
 from firsttoken.bench.statistics import MINIMUM_PAIRS, Verdict, paired_ratio
 from firsttoken.errors import ConfigError
@@ -188,7 +188,7 @@ def _figures_of(scenario: ScenarioResult, run: RunResult) -> dict[str, float | N
     metrics = scenario.metrics
     assert metrics is not None
     shares = {share.figure: share.share for share in scenario.shares}
-    used: Usage = usage(run.samples, scenario.started, scenario.ended, metrics.output_tokens)
+    used = scenario_usage(scenario, run.samples)
     return {
         "ttft": _middle(metrics.ttft),
         "tpot": _middle(metrics.tpot),

@@ -67,11 +67,19 @@ def usage(samples: Iterable[Sample], start: float, end: float, output_tokens: in
     )
 
 
+def scenario_usage(scenario: ScenarioResult, samples: Iterable[Sample]) -> Usage:
+    """The same of a scenario's measured requests, first send to last end; its time for making prompts is left out."""
+    measured = [record for record in scenario.records if record.phase == "measured"]
+    start = min((record.sent for record in measured), default=scenario.started)
+    end = max((record.ended for record in measured), default=scenario.ended)
+    return usage(samples, start, end, scenario.metrics.output_tokens if scenario.metrics is not None else 0)
+
+
 def clocks_judge(samples: Callable[[], Sequence[Sample]]) -> Callable[[ScenarioResult, RunResult], list[Check]]:
     """A check of each finished scenario against the samples taken until then: were clocks held back?"""
 
     def judge(scenario: ScenarioResult, run: RunResult) -> list[Check]:
-        return check_clocks(usage(samples(), scenario.started, scenario.ended))
+        return check_clocks(scenario_usage(scenario, samples()))
 
     return judge
 

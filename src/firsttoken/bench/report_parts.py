@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from firsttoken.bench import figures, units, words
-from firsttoken.bench.energy import Usage, usage
+from firsttoken.bench.energy import Usage, scenario_usage
 from firsttoken.bench.metrics import gaps
 from firsttoken.bench.records import CeilingShare, Check, Distribution, Level, Metrics, Sample, ScenarioResult
 from firsttoken.bench.words import Words
@@ -108,7 +108,7 @@ def scenario_section(scenario: ScenarioResult, samples: Sequence[Sample], number
     checks = check_list([("", check) for check in scenario.checks])
     if scenario.metrics is None:
         return heading + checks
-    used = _usage(usage(samples, scenario.started, scenario.ended, scenario.metrics.output_tokens))
+    used = _usage(scenario_usage(scenario, samples))
     tables = _percentiles(scenario.metrics)
     for group, metrics in scenario.group_metrics.items():
         tables += f"<h3>{_group(group).html}</h3>{_percentiles(metrics)}"
