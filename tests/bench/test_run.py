@@ -156,7 +156,8 @@ def test_errors_and_disconnects_are_recorded_and_fail_the_check() -> None:
     assert [check.level for check in point.checks if check.name == "errors"] == ["fail"]
 
 
-def test_a_run_that_was_broken_off_is_kept_and_resumed_where_it_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_was_broken_off_is_kept_and_resumed_where_it_ended(tmp_path: Path, number: signal.Signals) -> None:
     out = tmp_path / "run.json"
     scenarios = [
         scenario("a", LoadSpec(concurrency=1, requests=3)),
@@ -165,7 +166,7 @@ def test_a_run_that_was_broken_off_is_kept_and_resumed_where_it_ended(tmp_path: 
 
     def interrupt(event: Event) -> None:
         if isinstance(event, Progress) and event.name == "b" and event.finished >= 2:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
 
     with in_thread(plain) as server:
         with pytest.raises(KeyboardInterrupt):
@@ -185,6 +186,27 @@ def test_a_run_that_was_broken_off_is_kept_and_resumed_where_it_ended(tmp_path: 
     assert [e.resumed for e in events if isinstance(e, ScenarioFinished)] == [True, False]
     assert [len(point.records) for point in again.scenarios] == [3, 2]
     assert load_result(out) == again
+
+
+def test_a_scenario_under_another_load_is_measured_again(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    with in_thread(plain) as server:
+        run(server, scenario("a", LoadSpec(concurrency=1, requests=1)), out=out)
+        run(server, scenario("b", LoadSpec(concurrency=1, requests=1)), out=out)
+        found = run(server, scenario("a", LoadSpec(concurrency=1, requests=2)), out=out)
+    assert [(point.name, len(point.records)) for point in found.scenarios] == [("b", 1), ("a", 2)]
+    assert load_result(out) == found
+
+
+def test_whole_numbers_of_sampling_are_sent_as_such() -> None:
+    chosen = Scenario(
+        name="a", title="a", workload=PROMPTS, loads=[LoadSpec(concurrency=1, requests=1)],
+        sampling={"top_k": 20.0, "temperature": 0.7},
+    )  # fmt: skip
+    with in_thread(plain) as server:
+        run(server, chosen)
+        (seen,) = server.streamed
+    assert (repr(seen.body["top_k"]), seen.body["temperature"]) == ("20", 0.7)
 
 
 def test_another_models_results_are_not_mixed_in(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from firsttoken.errors import Unavailable
 
-_POLL = 0.02  # seconds between looks at a starting server: the grain of "launch to ready"
+_POLL = 0.05  # seconds between looks at a starting server: the grain of "launch to ready"
 
 
 class LaunchedServer:
@@ -65,9 +65,13 @@ class LaunchedServer:
 
     def stop(self) -> None:
         """TERM to the whole group, KILL to what is left after `patience`; returns when nobody is left."""
-        if self._signal(signal.SIGTERM) and not self._gone_within(self._patience):
-            self._signal(signal.SIGKILL)
-            self._gone_within(10.0)
+        gone = False
+        try:
+            gone = not self._signal(signal.SIGTERM) or self._gone_within(self._patience)
+        finally:  # also where the user's next Ctrl-C ends the patience
+            if not gone:
+                self._signal(signal.SIGKILL)
+                self._gone_within(10.0)
         self._process.wait()
 
     def _signal(self, number: signal.Signals) -> bool:

@@ -143,7 +143,8 @@ class LoadGenerator:
             "model": job.target.model,
             "stream": True,
             "stream_options": {"include_usage": True},
-            **job.sampling,
+            # Written as 20, not 20.0: servers want whole numbers for top_k.
+            **{name: int(value) if value == int(value) else value for name, value in job.sampling.items()},
         }
         if turn.prompt is not None:
             body["prompt"] = turn.prompt

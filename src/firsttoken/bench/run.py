@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -106,11 +108,24 @@ def run_scenarios(
     KeyboardInterrupt goes on to the caller after the result is on disk. Raises ConfigError and Unavailable where the
     server cannot be reached or started.
     """
-    with ExitStack() as stack:
+    with _terminated_as_interrupted(), ExitStack() as stack:
         run = _Run(spec, on_event, monitor, judges, stack)
         run.open_server()
         run.play_all()
         return run.result
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: results are kept and a launched server does not stay behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Run:
@@ -182,7 +197,7 @@ class _Run:
         names = [_point_name(scenario, load) for scenario, load in points]
         if len(set(names)) < len(names):
             raise ConfigError("two scenarios or points of a sweep have the same name: rename one")
-        done = self._resume(names)
+        done = self._resume({name: load for (_, load), name in zip(points, names, strict=True)})
         writer = self._writer([record for scenario in done.values() for record in scenario.records])
         self._start_clients([load for (_, load), name in zip(points, names, strict=True) if name not in done])
         if self._monitor is not None:
@@ -197,8 +212,11 @@ class _Run:
             self._play(name, scenario, load, writer)
         self._keep()
 
-    def _resume(self, names: Sequence[str]) -> dict[str, ScenarioResult]:
-        """Scenarios of an earlier run at `out` that are complete and wanted; its samples and other scenarios stay."""
+    def _resume(self, wanted: Mapping[str, LoadSpec]) -> dict[str, ScenarioResult]:
+        """Complete scenarios of an earlier run at `out`, unless they are wanted under another load now.
+
+        Those that are not wanted stay in the result.
+        """
         out = self._spec.out
         if out is None or not out.exists():
             return {}
@@ -210,9 +228,12 @@ class _Run:
             )
         self.result.created = earlier.created
         self._earlier_samples = earlier.samples
-        done = {scenario.name: scenario for scenario in earlier.scenarios if scenario.complete}
-        for name in [name for name in done if name not in names]:
-            self.result.scenarios.append(done[name])  # measured before and not asked for now: kept
+        done = {
+            scenario.name: scenario
+            for scenario in earlier.scenarios
+            if scenario.complete and wanted.get(scenario.name, scenario.load) == scenario.load
+        }
+        self.result.scenarios += [scenario for name, scenario in done.items() if name not in wanted]
         if self.result.ready_seconds is None:
             self.result.ready_seconds = earlier.ready_seconds
         return done

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, Queue
 from types import TracebackType
@@ -77,7 +78,7 @@ class ClientPool:
         for place in range(processes):
             pin = [",".join(str(core) for core in cores[place])] if cores else []
             process = subprocess.Popen(
-                [sys.executable, "-m", "firsttoken.bench.worker", *pin],
+                [sys.executable, "-P", "-m", "firsttoken.bench.worker", *pin],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 process_group=0,  # the terminal's Ctrl-C goes to the supervisor alone
@@ -200,7 +201,8 @@ class ClientPool:
         """Ends the processes: each leaves when its stdin ends."""
         for process in self._processes:
             if process.stdin is not None:
-                process.stdin.close()
+                with suppress(BrokenPipeError):  # it died with something unread
+                    process.stdin.close()
         for process in self._processes:
             try:
                 process.wait(timeout=5)
