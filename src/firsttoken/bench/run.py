@@ -21,6 +21,7 @@ from firsttoken.bench.events import Event, Note, Progress, ScenarioFinished, Sce
 from firsttoken.bench.http_client import Address
 from firsttoken.bench.job import Target
 from firsttoken.bench.launch import LaunchedServer
+from firsttoken.bench.machine_facts import machine_facts
 from firsttoken.bench.metrics import measure, measure_groups
 from firsttoken.bench.player import Player
 from firsttoken.bench.prompt_form import PromptForm, learn_form
@@ -157,6 +158,7 @@ class _Run:
             version=__version__,
             command=list(spec.command),
             url=self._address.root,
+            machine=machine_facts(self._address.root),
             seed=spec.seed if spec.seed is not None else random.SystemRandom().getrandbits(63),
         )
 
