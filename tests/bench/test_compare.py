@@ -78,10 +78,12 @@ def test_a_warm_up_of_another_length_and_a_templates_few_tokens_do_not_matter() 
     assert compare([run(), run(other)], ["A", "B"]).rows
 
 
-def test_a_reader_is_told_of_other_models_left_out_scenarios_and_failed_checks() -> None:
-    second = run(scenario(), scenario("more"), model="other")
+def test_a_reader_is_told_of_other_models_machines_left_out_scenarios_and_failed_checks() -> None:
+    first, second = run(), run(scenario(), scenario("more"), model="other")
+    first.machine, second.machine = {"gpu": "NVIDIA H200", "cpu": "Xeon"}, {"cpu": "Xeon"}
     second.scenarios[0].checks = [Check(name="client", level="fail", text="The client was the limit.")]
-    notes = compare([run(), second], ["A", "B"]).notes
+    notes = compare([first, second], ["A", "B"]).notes
+    assert "The machines differ: NVIDIA H200, Xeon." in notes
     assert "The models differ: m, other." in notes
     assert "Left out, because not every result has them: more." in notes
     assert "B's figures must not be used where a self-check failed: steady: client." in notes

@@ -259,11 +259,15 @@ def _median(scenario: ScenarioResult, value: Callable[[RequestRecord], int | Non
 
 
 def _notes(sides: Sequence[Sequence[RunResult]], labels: Sequence[str]) -> list[str]:
-    """Models that differ, scenarios left out, checks that failed."""
+    """Models and machines that differ, scenarios left out, checks that failed."""
     notes = []
     models = list(dict.fromkeys(run.model for side in sides for run in side))
     if len(models) > 1:
         notes.append(f"The models differ: {', '.join(models)}.")
+    machines = [run.machine.get("gpu") or run.machine.get("cpu") for side in sides for run in side]
+    named = list(dict.fromkeys(str(machine) for machine in machines if machine))
+    if len(named) > 1:
+        notes.append(f"The machines differ: {', '.join(named)}.")
     every = [{s.name for s in run.scenarios if s.complete} for side in sides for run in side]
     left_out = sorted(every[0].union(*every) - every[0].intersection(*every))
     if left_out:
