@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 
+from firsttoken.bench.metrics import measure, measure_groups
 from firsttoken.bench.records import (
     CeilingShare,
     Check,
     Chunk,
-    Distribution,
     LoadSpec,
-    Metrics,
     RequestRecord,
     RunResult,
     Sample,
     ScenarioResult,
     ServerIdentity,
 )
+
+SLO = {"ttft": 0.5, "tpot": 0.05}
 
 
 def made_up_run(*, sweep: Sequence[int] = (1, 2, 4, 8), checks: Sequence[Check] = ()) -> RunResult:
@@ -78,7 +78,7 @@ def scenario(
             record.phase = "warm-up"
         slots[stream] = record.ended + 0.0005
         records.append(record)
-    metrics = metrics_of([record for record in records if record.phase == "measured"])
+    metrics = measure(records, SLO)
     return ScenarioResult(
         name=name,
         scenario=name.partition("@")[0],
@@ -136,8 +136,8 @@ def intruder(draw: random.Random) -> ScenarioResult:
         ended=max(record.ended for record in records),
         complete=True,
         records=records,
-        metrics=metrics_of(records),
-        group_metrics={"background": metrics_of(records[:16]), "arrival": metrics_of(records[16:])},
+        metrics=measure(records),
+        group_metrics=measure_groups(records),
     )
 
 
@@ -171,58 +171,6 @@ def request(
         prompt_tokens=40,
         completion_tokens=tokens,
         token_source="server",
-    )
-
-
-def metrics_of(records: Sequence[RequestRecord]) -> Metrics:
-    """Simple figures, good enough to be shown; the exact ones are tested where they are made."""
-    ttft = [record.chunks[0].at - record.sent for record in records]
-    tpot = [(r.chunks[-1].at - r.chunks[0].at) / (len(r.chunks) - 1) for r in records]
-    gaps = [[b.at - a.at for a, b in zip(r.chunks, r.chunks[1:], strict=False)] for r in records]
-    tokens = sum(len(record.chunks) for record in records)
-    duration = max(record.ended for record in records) - min(record.sent for record in records)
-    middle = distribution(tpot).p50
-    return Metrics(
-        attempted=len(records),
-        succeeded=len(records),
-        failed=0,
-        duration=duration,
-        ttft=distribution(ttft),
-        ttft_scheduled=distribution(ttft) if records[0].intended is not None else None,
-        tpot=distribution(tpot),
-        gaps=distribution([gap for one in gaps for gap in one]),
-        worst_gap=distribution([max(one) for one in gaps]),
-        e2e=distribution([record.ended - record.sent for record in records]),
-        e2e_scheduled=None,
-        send_lag=None,
-        prompt_tokens=40 * len(records),
-        output_tokens=tokens,
-        cached_tokens=0,
-        output_tokens_per_s=tokens / duration,
-        total_tokens_per_s=(tokens + 40 * len(records)) / duration,
-        requests_per_s=len(records) / duration,
-        decode_tokens_per_s=1 / middle if middle else None,
-        max_in_flight=len({record.stream for record in records}),
-        slo={"ttft": 0.5, "tpot": 0.05},
-        goodput_per_s=len(records) / duration,
-        goodput_share=1.0,
-    )
-
-
-def distribution(values: Sequence[float]) -> Distribution:
-    ranked, count = sorted(values), len(values)
-
-    def at(share: float, least: int) -> float | None:
-        return ranked[min(math.ceil(share * count), count) - 1] if count >= least else None
-
-    return Distribution(
-        count=count,
-        mean=sum(ranked) / count,
-        minimum=ranked[0],
-        maximum=ranked[-1],
-        p50=at(0.5, 5),
-        p90=at(0.9, 29),
-        p99=at(0.99, 299),
     )
 
 

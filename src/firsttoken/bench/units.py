@@ -11,8 +11,9 @@ def digits(value: float, significant: int = 3) -> str:
     """Thousands with commas, `significant` digits below that: 12,345 · 12.3 · 0.0123."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else NOTHING
-    places = significant - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, places):,.{max(places, 0)}f}"
+    rounded = float(f"{value:.{significant - 1}e}")  # first, since 9.996 becomes one digit longer
+    places = significant - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(places, 0)}f}"
 
 
 def seconds(value: float | None) -> str:
