@@ -43,7 +43,7 @@ def test_the_summary_says_what_runs_and_where_the_time_went() -> None:
     rows = {line[2:18].strip(): line[18:] for line in lines[1:]}
     assert rows["KV cache"] == "1,600 tokens in 100 blocks of 16, 1.56 GiB"
     assert rows["longest context"] == "4,096 tokens"
-    assert rows["weights"] == "none; 3.00 GiB read a token"
+    assert rows["weights"] == "3.00 GiB read a token; none"
     assert rows["ready in"] == "2.00 s: launch 0.25, weights 1.50, other 0.24"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,18 +26,20 @@ def demo(port: int) -> None:
     them, and the API's address. In a terminal it goes on as a chat; elsewhere it ends and stops the server.
     """
     import sys
+    from contextlib import nullcontext
 
     from rich.console import Console
 
     from firsttoken.chat.client import ChatClient, Options
     from firsttoken.chat.line import terminal_line
     from firsttoken.chat.terminal import TerminalChat
+    from firsttoken.cli.foreground import own_foreground
     from firsttoken.cli.local_server import free_port, local_server
     from firsttoken.machine.ceilings import memory_ceiling
     from firsttoken.model.hub import resolve
 
     console = Console(highlight=False)
-    console.print(ABOUT, style="dim", soft_wrap=True)
+    console.print(ABOUT, style="dim", soft_wrap=not console.is_terminal)
     resolve("demo")
     ceiling = memory_ceiling()  # before the server is there, so that nothing else reads memory
     chosen = free_port(port)
@@ -45,7 +47,10 @@ def demo(port: int) -> None:
         console.print(f"Port {port} is taken, so the server takes {chosen}.")
     console.print("Starting the server")
     with local_server(["demo"], port=chosen, progress=lambda phase: console.print(f"  {phase}", style="dim")) as server:
-        console.print(f"Ready in {server.start_seconds:.1f} s\n")
+        card = model_card(server.url)
+        console.print(
+            f"Ready in {server.start_seconds:.1f} s. Weights: {card['weights']}\n", markup=False, soft_wrap=True
+        )
         client = ChatClient(server.url)
         chat = TerminalChat(
             client,
@@ -53,18 +58,20 @@ def demo(port: int) -> None:
             console=console,
             read_line=terminal_line(),
             options=Options(temperature=0, max_tokens=256),  # so small a model rambles when it samples
-            footnote=lambda answer: ceiling_line(answer, ceiling, weight_bytes(server.url)),
+            footnote=lambda answer: ceiling_line(answer, ceiling, int(card["weight_bytes"])),
         )
         console.print(f"> {QUESTION}", style="bold")
         in_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        if chat.turn(QUESTION) is None and not in_terminal:
-            raise click.ClickException("The demo model gave no answer; run the demo again.")
-        console.print(f"\nThe API is at {client.url} until you leave; from another terminal:")
-        console.print(curl_line(client.url), markup=False, soft_wrap=True)
-        if in_terminal:
-            chat.run()
-        else:
-            console.print("\nThere is no terminal to chat in, so the demo ends; `firsttoken serve demo` serves on.")
+        with own_foreground(sys.stdin.fileno()) if in_terminal else nullcontext():
+            if chat.turn(QUESTION) is None and not in_terminal:
+                raise click.ClickException("The demo model gave no answer; run the demo again.")
+            console.print(f"\nThe API is at {client.url} until you leave; from another terminal:")
+            console.print(curl_line(client.url), markup=False, soft_wrap=True)
+            if in_terminal:
+                chat.run()
+            else:
+                end = f"There is no terminal to chat in, so the demo ends; `{own_command()} serve demo` serves on."
+                console.print(f"\n{end}", markup=False, soft_wrap=True)
 
 
 def curl_line(url: str) -> str:
@@ -73,12 +80,24 @@ def curl_line(url: str) -> str:
     return f"curl {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'"
 
 
-def weight_bytes(root: str) -> int:
-    """Bytes of weights that the server at `root` reads for one token, as it says itself; 0 where it does not."""
+def own_command() -> str:
+    """What to type to run firsttoken again: its name where the PATH leads to it, else its path as it was called."""
+    import os
+    import shutil
+    import sys
+
+    called, found = sys.argv[0], shutil.which("firsttoken")
+    if os.path.basename(called) != "firsttoken" or (found and os.path.samefile(found, called)):
+        return "firsttoken"
+    return called
+
+
+def model_card(root: str) -> dict[str, Any]:
+    """What our own server at `root` says of its model."""
     import httpx
 
-    card = httpx.get(f"{root}/v1/models", timeout=10, trust_env=False).json()["data"][0]
-    return int(card.get("weight_bytes") or 0)
+    data: list[dict[str, Any]] = httpx.get(f"{root}/v1/models", timeout=10, trust_env=False).json()["data"]
+    return data[0]
 
 
 def ceiling_line(answer: Answer, ceiling: MemoryCeiling, bytes_per_token: int) -> str | None:

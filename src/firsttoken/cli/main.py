@@ -74,6 +74,7 @@ def main(args: Sequence[str] | None = None) -> None:
         print(f"Error: {error}", file=sys.stderr)
         _leave(2 if isinstance(error, ConfigError) else 1)
     except (KeyboardInterrupt, click.Abort):
+        print("Stopped; the same command goes on where it was.", file=sys.stderr)
         _leave(130)
     except BrokenPipeError:
         # The reader (`| head`) is gone; Python would complain once more when it flushes at exit.
