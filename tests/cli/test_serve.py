@@ -140,6 +140,7 @@ def test_a_drain_does_not_wait_for_a_request_that_never_comes_whole(tokenizer: s
             assert server.finish(10) == 0
         stream.join()
         assert stream.error is None
+    assert "Traceback" not in server.err
 
 
 def test_the_drain_s_end_ends_streams_with_an_error_event_and_exit_code_0(tokenizer: str) -> None:

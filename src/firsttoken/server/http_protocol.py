@@ -88,6 +88,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._unused_bytes > MAX_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
 
+    def shutdown(self) -> None:
+        """The server's end: a request that has not come whole is not waited for."""
+        if self.owes_an_answer:
+            super().shutdown()
+        else:
+            self.transport.close()
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
