@@ -6,7 +6,7 @@ import pytest
 
 from firsttoken.bench.common_words import COMMON_WORDS
 from firsttoken.bench.prompt_form import PromptForm, learn_form
-from firsttoken.bench.prompts import PromptSource
+from firsttoken.bench.prompts import PromptSource, turns_of
 from firsttoken.bench.scenario import Dialogue, FixedDialogues, Parts, RandomPrompts, Turn
 from firsttoken.errors import ConfigError, Unavailable
 
@@ -136,6 +136,12 @@ def test_parts_come_in_their_numbers_and_warm_up_begins_at_the_first() -> None:
     for start in (0, first):
         assert [source.dialogue(start + place).group for place in range(6)] == ["a", "a", "b"] * 2
     assert [source.dialogue(place).turns[0].prompt for place in (2, 5, 8)] == ["x", "y", "x"]
+
+
+def test_requests_are_counted_by_their_turns() -> None:
+    fixed = FixedDialogues(dialogues=[Dialogue(turns=[Turn(prompt="x")] * count) for count in (3, 5)])
+    parts = Parts(counts=[1, 2], workloads=[RandomPrompts(input_tokens=8, output_tokens=1), fixed])
+    assert [turns_of(parts, number) for number in range(6)] == [1, 3, 5, 1, 3, 5]
 
 
 def test_a_mark_is_one_for_a_dialogue_and_differs_between_dialogues_and_seeds() -> None:

@@ -19,7 +19,7 @@ class ScenarioStarted:
     name: str
     title: str
     load: str
-    planned: int | None  # measured requests; None under a duration
+    planned: int | None  # measured dialogues; None under a duration
     number: int  # from 1
     of: int
 
@@ -33,7 +33,7 @@ class Progress:
     elapsed: float  # seconds since the phase began
     finished: int
     failed: int
-    planned: int | None
+    planned: int | None  # requests of this phase, every turn of its dialogues; None under a duration
     output_tokens: int  # of finished requests
     ttft: float | None  # median of finished requests, seconds
 

@@ -11,7 +11,7 @@ from firsttoken.bench.events import Progress
 from firsttoken.bench.job import Arrival, Job, Target
 from firsttoken.bench.metrics import output_tokens, ttft
 from firsttoken.bench.prompt_form import PromptForm
-from firsttoken.bench.prompts import PromptSource
+from firsttoken.bench.prompts import PromptSource, turns_of
 from firsttoken.bench.records import LoadSpec, Phase, RequestRecord, ScenarioResult, decode_record
 from firsttoken.bench.result_file import RecordWriter
 from firsttoken.bench.scenario import Scenario
@@ -57,7 +57,8 @@ class Player:
 
     def _phase(self, phase: Phase, load: LoadSpec, scenario: Scenario, result: ScenarioResult) -> None:
         jobs = self._jobs(phase, load, scenario, result.name)
-        planned = sum(len(job.numbers) + len(job.arrivals) for job in jobs) or None
+        numbers = [number for job in jobs for number in [*job.numbers, *(arrival.number for arrival in job.arrivals)]]
+        planned = sum(turns_of(scenario.workload, number) for number in numbers) or None
         count = _Count()
 
         def on_record(line: bytes) -> None:

@@ -30,13 +30,8 @@ class PromptSource:
     def dialogue(self, number: int) -> Dialogue:
         workload = self._workload
         if isinstance(workload, Parts):
-            position = number % sum(workload.counts)
-            for count, part in zip(workload.counts, workload.workloads, strict=True):
-                if position < count:
-                    # A part's own count, so that its fixed dialogues come in order.
-                    return self._of(part, number // sum(workload.counts) * count + position, number)
-                position -= count
-        assert not isinstance(workload, Parts)
+            part, nth = _part_of(workload, number)
+            return self._of(part, nth, number)
         return self._of(workload, number, number)
 
     def _of(self, workload: RandomPrompts | FixedDialogues, nth: int, number: int) -> Dialogue:
@@ -84,6 +79,28 @@ def cycle_length(workload: Workload) -> int:
             return len(workload.dialogues)
         case Parts():
             return sum(workload.counts)
+
+
+def turns_of(workload: Workload, number: int) -> int:
+    """Requests that dialogue `number` makes."""
+    match workload:
+        case RandomPrompts():
+            return 1
+        case FixedDialogues():
+            return len(workload.dialogues[number % len(workload.dialogues)].turns)
+        case Parts():
+            part, nth = _part_of(workload, number)
+            return turns_of(part, nth)
+
+
+def _part_of(parts: Parts, number: int) -> tuple[RandomPrompts | FixedDialogues, int]:
+    """The workload that dialogue `number` belongs to, and its number there: a part's dialogues come in order."""
+    rounds, position = divmod(number, sum(parts.counts))
+    for count, part in zip(parts.counts, parts.workloads, strict=True):
+        if position < count:
+            return part, rounds * count + position
+        position -= count
+    raise AssertionError("a position lies within the sum of the counts")
 
 
 def needs_form(workload: Workload) -> bool:
