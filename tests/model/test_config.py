@@ -99,6 +99,12 @@ def test_generation_config_gives_the_sampling_defaults() -> None:
     assert default_sampling({"eos_token_id": 1}) == {}
 
 
+@pytest.mark.parametrize("value", ["hot", True, float("nan"), [0.7]])
+def test_a_sampling_default_that_is_no_number_is_named(value: object) -> None:
+    with pytest.raises(ModelError, match=r"generation_config\.json needs 'temperature' as a number"):
+        default_sampling({"temperature": value})
+
+
 def test_folders_that_hold_no_model_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"has no config\.json"):
         load_config(tmp_path)

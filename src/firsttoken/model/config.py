@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -124,7 +125,14 @@ def parse_config(raw: Mapping[str, Any], generation: Mapping[str, Any] | None = 
 
 def default_sampling(generation: Mapping[str, Any]) -> dict[str, float]:
     """Sampling defaults of a generation_config; `do_sample: false` means greedy, so a temperature of 0."""
-    defaults = {key: float(generation[key]) for key in _SAMPLING_KEYS if generation.get(key) is not None}
+    defaults: dict[str, float] = {}
+    for key in _SAMPLING_KEYS:
+        value = generation.get(key)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ModelError(f"The model's generation_config.json needs {key!r} as a number, not {value!r}.")
+        defaults[key] = float(value)
     if generation.get("do_sample") is False:
         return {key: value for key, value in defaults.items() if key == "repetition_penalty"} | {"temperature": 0.0}
     return defaults
