@@ -77,6 +77,11 @@ def test_wrong_paths_are_named(tmp_path: Path) -> None:
     assert "of the form owner/name" in said("qwen3")
 
 
+def test_a_path_that_the_system_refuses_is_one_sentence() -> None:
+    with pytest.raises(ModelError, match=r"cannot be read \(File name too long\)"):
+        resolve("./" + "m" * 300)
+
+
 def test_only_safetensors_json_and_templates_are_fetched(tmp_path: Path) -> None:
     good = ["config.json", "model-00001-of-00002.safetensors", "tokenizer.json", "chat_template.jinja"]
     bad = [

