@@ -98,17 +98,15 @@ def figures_of(event: Progress) -> str:
     """ "12/20 · 1,240 tok/s · TTFT 35.1 ms · 14 s left"."""
     if event.phase == "warm-up":
         return f"warming up, {event.finished} done"
-    # A dialogue is planned as one and ends as several requests, so its number says little.
-    planned = event.planned if event.planned and event.finished <= event.planned else None
-    parts = [f"{event.finished}/{planned}" if planned else f"{event.finished} done"]
+    parts = [f"{event.finished}/{event.planned}" if event.planned else f"{event.finished} done"]
     if event.failed:
         parts.append(f"{event.failed} failed")
     if event.finished and event.elapsed > 0:
         parts.append(f"{units.rate(event.output_tokens / event.elapsed)} tok/s")
     if event.ttft is not None:
         parts.append(f"TTFT {units.seconds(event.ttft)}")
-    if planned and 0 < event.finished < planned:
-        left = event.elapsed / event.finished * (planned - event.finished)
+    if event.planned and 0 < event.finished < event.planned:
+        left = event.elapsed / event.finished * (event.planned - event.finished)
         parts.append(f"{left:,.0f} s left")
     return " · ".join(parts)
 
