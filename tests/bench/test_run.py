@@ -42,7 +42,11 @@ def scenario(name: str, *loads: LoadSpec, workload: Workload = PROMPTS, sweep: s
 
 
 def run(
-    server: ScriptedServer, *scenarios: Scenario, out: Path | None = None, tell: Callable[[Event], None] | None = None
+    server: ScriptedServer,
+    *scenarios: Scenario,
+    out: Path | None = None,
+    tell: Callable[[Event], None] | None = None,
+    processes: int = 1,
 ) -> RunResult:
     events = tell or (lambda event: None)
     return run_scenarios(
@@ -57,7 +61,7 @@ def test_a_sweep_and_an_open_loop_are_measured_truly_and_checked(tmp_path: Path)
     with in_thread(plain) as server:
         found = run(
             server, scenario("sweep", *closed, sweep="concurrency"), scenario("open", steady),
-            out=tmp_path / "run.json", tell=events.append,
+            out=tmp_path / "run.json", tell=events.append, processes=2,
         )  # fmt: skip
         truth = {seen.at: seen for seen in server.streamed}
     assert [point.name for point in found.scenarios] == ["sweep@1", "sweep@3", "open"]
