@@ -53,7 +53,7 @@ def run(out: Path | None, with_csv: bool, **options: Any) -> int:
     """Measure a server and write a report.
 
     With nothing but a URL: the server's first model and a short set of scenarios. A load or lengths without --scenario
-    make a scenario of their own. The results are a JSON file, the raw requests as JSONL and one HTML page, side by
+    are a scenario by themselves. The results are a JSON file, the raw requests as JSONL and one HTML page, side by
     side. Exits with 1 when a self-check says that the figures must not be used.
     """
     from time import localtime, strftime
