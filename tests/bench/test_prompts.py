@@ -69,7 +69,7 @@ def test_text_is_calibrated_by_usage_where_ids_are_not_taken(kinds: tuple[str, .
 
 def test_an_endpoint_that_was_asked_for_is_used() -> None:
     assert learn_form(FakeServer(), "chat").path == "/v1/chat/completions"
-    with pytest.raises(Unavailable, match="use the chat endpoint"):
+    with pytest.raises(Unavailable, match="does not answer on"):
         learn_form(FakeServer(kinds=("chat",)), "completions")
 
 

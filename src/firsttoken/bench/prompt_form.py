@@ -45,7 +45,9 @@ def learn_form(asks: Asks, endpoint: Endpoint = "auto") -> PromptForm:
         if form is not None:
             return form
         if endpoint == "completions":
-            raise Unavailable("the server does not answer on /v1/completions, where this scenario sends its prompts: use the chat endpoint")
+            raise Unavailable(
+                "the server does not answer on /v1/completions, where this scenario sends prompts: set it to chat"
+            )
     form = _text_form(asks, "chat")
     if form is None:
         raise Unavailable(
