@@ -143,6 +143,22 @@ def test_a_drain_does_not_wait_for_a_request_that_never_comes_whole(tokenizer: s
     assert "Traceback" not in server.err
 
 
+def test_a_client_that_never_reads_does_not_hold_up_the_end_or_fill_the_log(tokenizer: str) -> None:
+    with launch(http=True, tokenizer_path=tokenizer, drain_seconds=0.2) as server:
+        url = server.wait_ready()
+        content = json.dumps(body(150) | {"n": 16, "prompt": [[10]] * 16}).encode()
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+            head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
+            connection.sendall(head % len(content) + content)
+            until(lambda: _running(url) == 256)
+            until(lambda: _running(url) == 0, 30)
+            server.signal(signal.SIGTERM)
+            assert server.finish(12) == 0
+    assert "Traceback" not in server.err
+
+
 def test_the_drain_s_end_ends_streams_with_an_error_event_and_exit_code_0(tokenizer: str) -> None:
     with launch(http=True, tokenizer_path=tokenizer, drain_seconds=0.3) as server:
         stream = Stream(server.wait_ready(), 4000)

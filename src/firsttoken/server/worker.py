@@ -98,6 +98,10 @@ async def run(config: ServerConfig, listener: socket.socket, status: Status) -> 
     finally:
         announcing.cancel()
         client.close()  # what still runs gets an error event now
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(_sent(server), _GOODBYE)
+        for connection in _owing(server):
+            connection.transport.abort()  # nobody reads there; uvicorn would cancel into the log
         server.should_exit = True
         await serving
 
@@ -108,11 +112,18 @@ async def _answered(client: EngineClient, server: uvicorn.Server) -> None:
     A request that has not come whole would be refused, so it is not waited for.
     """
     await client.idle()
-    state = server.server_state
-    while responses := set(state.tasks):
-        if not any(isinstance(each, BoundedHttpProtocol) and each.owes_an_answer for each in state.connections):
-            return
+    await _sent(server)
+
+
+async def _sent(server: uvicorn.Server) -> None:
+    """Waits until every answer has left for the kernel."""
+    while _owing(server) and (responses := set(server.server_state.tasks)):
         await asyncio.wait(responses, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _owing(server: uvicorn.Server) -> list[BoundedHttpProtocol]:
+    connections = server.server_state.connections
+    return [each for each in connections if isinstance(each, BoundedHttpProtocol) and each.owes_an_answer]
 
 
 async def _announce(client: EngineClient, status: Status) -> None:
