@@ -29,7 +29,7 @@ from tests.bench.scripted_server import (
 
 from firsttoken.bench import metrics
 from firsttoken.bench.http_client import Address, HttpClient
-from firsttoken.bench.records import RequestRecord
+from firsttoken.bench.records import STOPPED, RequestRecord
 from firsttoken.bench.stream_answer import StreamAnswer
 from firsttoken.bench.token_counts import TokenEnds
 from firsttoken.errors import ConfigError
@@ -231,6 +231,25 @@ async def test_a_server_that_is_not_there_is_recorded() -> None:
     assert record.error is not None
     assert record.error.startswith("no connection to 127.0.0.1:9")
     assert record.status is None
+
+
+async def test_a_request_that_is_stopped_while_it_connects_is_recorded_as_stopped() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # no TLS handshake ever comes
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    client = HttpClient(Address.parse(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"), timeout=5.0)
+    record = RequestRecord(id="a", scenario="s", phase="measured", stream=0)
+    task = asyncio.create_task(client.post("/", b"{}", StreamAnswer(record)))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert record.error == STOPPED
+    assert record.ended >= record.sent > 0
+    server.close()
+    await asyncio.sleep(0.01)
 
 
 async def test_connections_are_kept_and_a_dead_one_is_replaced() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from firsttoken.bench.common_words import COMMON_WORDS
 from firsttoken.bench.prompt_form import PromptForm, learn_form
-from firsttoken.bench.prompts import PromptSource, turns_of
+from firsttoken.bench.prompts import PromptSource, trimmed, turns_of
 from firsttoken.bench.scenario import Dialogue, FixedDialogues, Parts, RandomPrompts, Turn
 from firsttoken.errors import ConfigError, Unavailable
 
@@ -132,10 +132,30 @@ def test_parts_come_in_their_numbers_and_warm_up_begins_at_the_first() -> None:
     fixed = FixedDialogues(dialogues=[Dialogue(turns=[Turn(prompt=text)], group="b") for text in ("x", "y")])
     parts = Parts(counts=[2, 1], workloads=[RandomPrompts(input_tokens=8, output_tokens=1, group="a"), fixed])
     source = PromptSource(parts, IDS, "1")
-    first = source.warm_up_first()
+    first = source.warm_up_first(6)
     for start in (0, first):
         assert [source.dialogue(start + place).group for place in range(6)] == ["a", "a", "b"] * 2
     assert [source.dialogue(place).turns[0].prompt for place in (2, 5, 8)] == ["x", "y", "x"]
+
+
+def numbered(count: int) -> FixedDialogues:
+    return FixedDialogues(dialogues=[Dialogue(turns=[Turn(prompt=str(number))]) for number in range(count)])
+
+
+def test_warm_up_takes_given_dialogues_from_the_end() -> None:
+    source = PromptSource(numbered(10), None, "1")
+    first = source.warm_up_first(3)
+    assert [source.dialogue(first + place).turns[0].prompt for place in range(4)] == ["7", "8", "9", "0"]
+
+
+@pytest.mark.parametrize(
+    ("measured", "kept"),
+    [(4, [0, 1, 2, 3, 18, 19]), (18, list(range(20))), (30, list(range(20))), (None, list(range(20)))],
+)
+def test_dialogues_that_nobody_plays_are_not_sent_to_the_clients(measured: int | None, kept: list[int]) -> None:
+    workload = trimmed(numbered(20), measured, 2)
+    assert isinstance(workload, FixedDialogues)
+    assert [dialogue.turns[0].prompt for dialogue in workload.dialogues] == [str(number) for number in kept]
 
 
 def test_requests_are_counted_by_their_turns() -> None:

@@ -102,6 +102,9 @@ class HttpClient:
         except (OSError, TimeoutError) as error:
             answer.failed(self._clock(), f"no connection to {self._address.authority}: {error or 'timed out'}")
             return
+        except asyncio.CancelledError:
+            answer.failed(self._clock(), STOPPED)
+            raise
         if not await self._exchange(connection, request, answer, start):
             answer.failed(self._clock(), "the server closed the connection without an answer")
 

@@ -6,12 +6,14 @@ import statistics
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from firsttoken.bench.arrivals import arrival_times
 from firsttoken.bench.events import Progress
 from firsttoken.bench.job import Arrival, Job, Target
 from firsttoken.bench.metrics import output_tokens, ttft
 from firsttoken.bench.prompt_form import PromptForm
-from firsttoken.bench.prompts import PromptSource, turns_of
+from firsttoken.bench.prompts import PromptSource, trimmed, turns_of
 from firsttoken.bench.records import LoadSpec, Phase, RequestRecord, ScenarioResult, decode_record
 from firsttoken.bench.result_file import RecordWriter
 from firsttoken.bench.scenario import Scenario
@@ -44,6 +46,8 @@ class Player:
 
     def play(self, scenario: Scenario, load: LoadSpec, result: ScenarioResult) -> None:
         """Fills `result` in as records come; on KeyboardInterrupt it holds those until then."""
+        requests = len(load.trace) if load.arrivals == "trace" else load.requests
+        scenario = msgspec.structs.replace(scenario, workload=trimmed(scenario.workload, requests, load.warm_up))
         if load.warm_up:
             slots = load.concurrency or min(load.warm_up, _WARM_UP_SLOTS)
             closed = LoadSpec(concurrency=slots, requests=load.warm_up)
@@ -91,7 +95,7 @@ class Player:
     def _jobs(self, phase: Phase, load: LoadSpec, scenario: Scenario, name: str) -> list[Job]:
         """The load's share of each process: slots and numbers, or arrivals, dealt out in turn."""
         source = PromptSource(scenario.workload, self._form, self._seed)
-        first = source.warm_up_first() if phase == "warm-up" else 0
+        first = source.warm_up_first(load.requests or 0) if phase == "warm-up" else 0
         if load.open:
             offsets = arrival_times(load, _number(self._seed))
             arrivals = [Arrival(first + place, at) for place, at in enumerate(offsets)]

@@ -12,6 +12,7 @@ from firsttoken.bench.scenario import UNIQUE, Dialogue, FixedDialogues, Parts, R
 from firsttoken.errors import ConfigError
 
 _MANY = 1 << 40
+_MOST = 20_000  # given dialogues that a load without a number of requests may take
 
 
 class PromptSource:
@@ -23,9 +24,14 @@ class PromptSource:
         self._form = form
         self._seed = seed
 
-    def warm_up_first(self) -> int:
-        """Where warm-up's numbers begin: far from the measured ones, at the start of the workload's cycle."""
-        return _MANY * cycle_length(self._workload)
+    def warm_up_first(self, count: int) -> int:
+        """Where warm-up's `count` numbers begin: far from the measured ones.
+
+        Given dialogues are taken from the end of their list, so that the measured ones from its beginning are new to
+        the server's prefix cache where the list is long enough; parts begin at their first.
+        """
+        end = _MANY * cycle_length(self._workload)
+        return end - count if isinstance(self._workload, FixedDialogues) else end
 
     def dialogue(self, number: int) -> Dialogue:
         workload = self._workload
@@ -79,6 +85,17 @@ def cycle_length(workload: Workload) -> int:
             return len(workload.dialogues)
         case Parts():
             return sum(workload.counts)
+
+
+def trimmed(workload: Workload, measured: int | None, warm_up: int) -> Workload:
+    """The workload without given dialogues that nobody will play: a file may hold ten thousands of them."""
+    if not isinstance(workload, FixedDialogues):
+        return workload
+    first = measured if measured is not None else _MOST
+    if len(workload.dialogues) <= first + warm_up:
+        return workload
+    last = workload.dialogues[len(workload.dialogues) - warm_up :]
+    return FixedDialogues(dialogues=[*workload.dialogues[:first], *last])
 
 
 def turns_of(workload: Workload, number: int) -> int:
