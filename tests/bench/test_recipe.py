@@ -75,6 +75,7 @@ def test_a_long_prompt_is_scaled_down_to_the_context_and_that_is_said() -> None:
     fitted = fit(recipe(prompt=Prompt(tokens=32768)), 8192)
     assert fitted.recipe is not None
     assert fitted.recipe.prompt.tokens == 8192 - 512 - 64
+    assert (fitted.recipe.title, fitted.recipe.title_zh) == ("mine (here 7,616 in)", "mine（此处输入 7616）")
     assert fitted.note == (
         "mine: the server's context is 8,192 tokens, so it sends prompts of 7,616 tokens instead of 32,768."
     )

@@ -42,6 +42,13 @@ def test_a_named_scenario_takes_another_load_and_keeps_its_prompts() -> None:
     quicksort = changed(built_in()["quicksort"], Wanted(requests=2))
     assert quicksort.load == LoadSpec(concurrency=1, requests=2, warm_up=1)
     assert quicksort.prompt == built_in()["quicksort"].prompt
+    assert quicksort.title == built_in()["quicksort"].title
+
+
+def test_a_title_says_which_of_its_lengths_were_changed() -> None:
+    recipe = changed(built_in()["sweep"], Wanted(output_tokens=24))
+    assert recipe.title == "Throughput against concurrency, 512 in, 256 out (here 24 out)"
+    assert recipe.title_zh.endswith("（此处输出 24）")
 
 
 def test_a_trace_is_replayed_as_it_is_written(tmp_path: Path) -> None:

@@ -138,12 +138,20 @@ def fit(recipe: Recipe, max_model_len: int | None) -> Fitted:
     if recipe.prompt.tokens is not None and recipe.prompt.tokens > room:
         notes.append(f"prompts of {room:,} tokens instead of {recipe.prompt.tokens:,}")
         recipe = msgspec.structs.replace(recipe, prompt=msgspec.structs.replace(recipe.prompt, tokens=room))
+        recipe = noted(recipe, f"here {room:,} in", f"此处输入 {room}")
     if recipe.arrival is not None:
         most = max_model_len - _MARGIN - recipe.arrival.output_tokens
         if recipe.arrival.tokens > most:
             notes.append(f"a long prompt of {most:,} tokens instead of {recipe.arrival.tokens:,}")
             recipe = msgspec.structs.replace(recipe, arrival=msgspec.structs.replace(recipe.arrival, tokens=most))
+            recipe = noted(recipe, f"here {most:,} tokens", f"此处 {most} 个 token")
     return Fitted(recipe, f"{short}, so it sends {' and '.join(notes)}." if notes else "")
+
+
+def noted(recipe: Recipe, note: str, note_zh: str) -> Recipe:
+    """The recipe with a remark behind its titles, which may name lengths that no longer hold."""
+    title, title_zh = recipe.title or recipe.name, recipe.title_zh or recipe.title or recipe.name
+    return msgspec.structs.replace(recipe, title=f"{title} ({note})", title_zh=f"{title_zh}（{note_zh}）")
 
 
 def build(recipe: Recipe) -> Scenario:

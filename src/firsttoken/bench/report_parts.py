@@ -49,10 +49,11 @@ def check_list(named: Sequence[tuple[str, Check]]) -> str:
     for scenario, check in named:
         where = f"{escape(scenario)} · " if scenario else ""
         name = words.check_name(check.name).html
+        text = escape(check.text) if check.level == "ok" else words.advice(check.name, check.text).html
         items.append(
             f'<li class="{check.level}"><span class="sign">{_SIGNS[check.level]}</span>'
             f'<span><b>{where}{name}</b> <span class="soft">({_LEVELS[check.level].html})</span> '
-            f"{escape(check.text)}</span></li>"
+            f"{text}</span></li>"
         )
     return f'<ul class="checks">{"".join(items)}</ul>'
 

@@ -20,6 +20,7 @@ from firsttoken.bench.energy import clocks_judge
 from firsttoken.bench.events import Event, Note, Progress, ScenarioFinished, ScenarioStarted
 from firsttoken.bench.http_client import Address
 from firsttoken.bench.job import Target
+from firsttoken.bench.key_hiding import hide_keys
 from firsttoken.bench.launch import LaunchedServer
 from firsttoken.bench.machine_facts import machine_facts
 from firsttoken.bench.metrics import measure, measure_groups
@@ -172,12 +173,12 @@ class _Run:
                 raise ConfigError(
                     f"something already serves at {self._address.root}: stop it, or leave --launch out to measure it"
                 )
-            self._tell(Note(f"starting: {spec.launch}"))
+            self._tell(Note(f"starting: {hide_keys(spec.launch)}"))
             self._launched = self._stack.enter_context(LaunchedServer(spec.launch, self._log_path()))
             self.result.ready_seconds = self._launched.wait_ready(self._served.is_ready, spec.ready_timeout)
             self._tell(Note(f"ready {self.result.ready_seconds:.2f} s after the launch"))
         self.result.server = self._served.identify(spec.model)
-        self.result.server.command = spec.launch or ""
+        self.result.server.command = hide_keys(spec.launch or "")
         self.result.model = self.result.server.model
 
     def _log_path(self) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from firsttoken.bench.recipe import Prompt, Recipe
+from firsttoken.bench.recipe import Prompt, Recipe, noted
 from firsttoken.bench.records import Arrivals, LoadSpec
 from firsttoken.errors import ConfigError
 
@@ -84,9 +84,14 @@ def changed(recipe: Recipe, wanted: Wanted) -> Recipe:
             tokens=wanted.input_tokens or recipe.prompt.tokens,
             shared_tokens=wanted.shared_tokens or recipe.prompt.shared_tokens,
         )
-        recipe = msgspec.structs.replace(recipe, prompt=prompt)
+        recipe = noted(
+            msgspec.structs.replace(recipe, prompt=prompt), f"here {prompt.tokens:,} in", f"此处输入 {prompt.tokens}"
+        )
     if wanted.output_tokens is not None:
-        recipe = msgspec.structs.replace(recipe, output_tokens=wanted.output_tokens)
+        output = wanted.output_tokens
+        recipe = noted(
+            msgspec.structs.replace(recipe, output_tokens=output), f"here {output:,} out", f"此处输出 {output}"
+        )
     if recipe.arrival is not None and (wanted.rates or wanted.trace or wanted.requests or wanted.duration):
         raise ConfigError(f"Scenario {recipe.name!r} has a schedule of its own; only --concurrency can change it.")
     return msgspec.structs.replace(recipe, **_load(recipe, wanted))

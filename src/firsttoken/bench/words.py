@@ -143,6 +143,19 @@ _CHECKS: dict[str, Words] = {
     "sample": Words("Sample size", "样本量"),
 }
 
+_CHINESE_ADVICE: dict[str, str] = {
+    "client": "客户端被耽搁或接近自身上限，时间戳可能偏晚；请给客户端留出自己的核，或增加客户端进程。",
+    "schedule": "请求没有按计划时刻发出。",
+    "prompt-tokens": "提示词的 token 数与要求不符，或无法核对。",
+    "output-tokens": "输出的 token 数与要求不符，或无法核对。",
+    "cache": "前缀缓存的状态不符合预期，或无法核对。",
+    "warm-up": "预热不足或样本太少；请加大预热或请求数。",
+    "errors": "有请求没有得到完整回答。",
+    "clocks": "GPU 频率受限，数字会偏低。",
+    "roofline": "数字超过或无法对照性能上限；请核对模型配置与带宽。",
+}
+"""What a flagged or failed check means; its own sentence, with the numbers, is English."""
+
 _FIGURES: dict[str, Words] = {"ttft": TTFT, "tpot": TPOT, "output_tokens_per_s": OUTPUT}
 
 _METHODS: dict[str, Words] = {
@@ -155,6 +168,12 @@ _METHODS: dict[str, Words] = {
 def check_name(name: str) -> Words:
     """A self-check's name for people; an unknown one stays as it is."""
     return _CHECKS.get(name, same(name))
+
+
+def advice(name: str, text: str) -> Words:
+    """A flagged or failed check's sentence; in Chinese, what such a check means stands before it."""
+    chinese = _CHINESE_ADVICE.get(name)
+    return Words(text, f"{chinese}（{text}）" if chinese else text)
 
 
 def figure_name(figure: str) -> Words:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -284,5 +284,10 @@ def given_rates(options: dict[str, Any]) -> GivenRates:
 
 def command_line() -> list[str]:
     """This process's command for the record, without keys."""
-    hidden = re.sub(r"(--api-key[= \0])[^\0\s]+", r"\1…", "\0".join(sys.argv[1:]))
-    return ["firsttoken", *hidden.split("\0")]
+    from firsttoken.bench.key_hiding import hide_keys
+
+    words = sys.argv[1:]
+    return [
+        "firsttoken",
+        *("…" if before == "--api-key" else hide_keys(word) for before, word in pairwise(["", *words])),
+    ]
