@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from firsttoken.bench.svg import WIDTH, Series, Span, bars, chart, linear_axis, log_axis, timeline
+from firsttoken.bench.svg import WIDTH, Mark, Series, Span, apart, bars, chart, linear_axis, log_axis, timeline
 from firsttoken.bench.words import Words, same
 
 NAME = same("x")
@@ -75,3 +75,9 @@ def test_a_bar_beyond_the_end_is_cut_there_and_says_its_number() -> None:
     widths = [float(width) for width in re.findall(r'<rect class="f\d"[^>]* width="([\d.]+)"', drawn)]
     assert widths[1] == pytest.approx(2 * widths[0], rel=0.01)
     assert ">300 %</text>" in drawn
+
+
+def test_names_of_marks_never_run_into_each_other_and_no_mark_is_lost() -> None:
+    x = linear_axis(NAME, [40.0])
+    marks = apart([Mark(0.0, "quicksort", above=True), Mark(1.0, "sweep@1", above=True), Mark(20.0, "blurbs")], x)
+    assert [(mark.at, mark.text) for mark in marks] == [(0.0, ""), (1.0, "sweep@1"), (20.0, "blurbs")]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from firsttoken.bench import units, words
 from firsttoken.bench.metrics import output_tokens, tpot, ttft
 from firsttoken.bench.records import RequestRecord, RunResult, Sample, ScenarioResult
-from firsttoken.bench.svg import Axis, Mark, Series, Span, bars, chart, linear_axis, log_axis, timeline
+from firsttoken.bench.svg import Axis, Mark, Series, Span, apart, bars, chart, linear_axis, log_axis, timeline
 from firsttoken.bench.words import Words, same
 
 MOST_POINTS = 240  # of one curve; more than its pixels can tell apart
@@ -175,7 +175,17 @@ def _role(source: str) -> str:
     return rest.partition("/")[0].partition(":")[0] if kind == "process" else source
 
 
-def sensor_chart(named: Mapping[str, Sequence[tuple[float, float]]], unit: Words, scale: float, label: str) -> str:
+def scenario_starts(result: RunResult) -> list[Mark]:
+    """Where each scenario begins on the sensors' time axis."""
+    zero = min((sample.at for sample in result.samples), default=0.0)
+    end = max((sample.at for sample in result.samples), default=0.0)
+    begun = sorted((one.started, one.name) for one in result.scenarios if zero <= one.started <= end)
+    return [Mark(at - zero, name, above=True) for at, name in begun]
+
+
+def sensor_chart(
+    named: Mapping[str, Sequence[tuple[float, float]]], unit: Words, scale: float, marks: Sequence[Mark], label: str
+) -> str:
     """One quantity of several sources over the run."""
     series = [
         Series(_source_name(source), [(at, value * scale) for at, value in points], colour=number)
@@ -185,7 +195,7 @@ def sensor_chart(named: Mapping[str, Sequence[tuple[float, float]]], unit: Words
         Words("Seconds since the run began", "运行开始后的秒数"), [at for p in named.values() for at, _ in p]
     )
     y = linear_axis(unit, [value for one in series for _, value in one.points])
-    return chart(series, x, y, label=label, height=220)
+    return chart(series, x, y, marks=apart(marks, x), label=label, height=220)
 
 
 def _source_name(source: str) -> Words:

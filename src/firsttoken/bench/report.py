@@ -120,6 +120,7 @@ def _overview(result: RunResult) -> str:
         Words("Scenario", "场景"),
         Words("TTFT, median", "TTFT 中位数"),
         Words("TPOT, median", "TPOT 中位数"),
+        Words("Worst gap", "最长间隔"),
         words.OUTPUT,
         Words("End to end, median", "端到端中位数"),
         Words("Answered", "成功"),

@@ -88,17 +88,29 @@ def overview_row(scenario: ScenarioResult, number: int) -> str:
     metrics = scenario.metrics
     if metrics is None:
         nothing = Words("nothing measured", "没有测到数据").html
-        empty = f'<td colspan="5" class="soft" style="text-align:left">{nothing}</td>{_chip(scenario)}'
+        empty = f'<td colspan="6" class="soft" style="text-align:left">{nothing}</td>{_chip(scenario)}'
         return f'<tr><td class="wide">{name}{under}</td>{empty}</tr>\n'
-    shares = {share.figure: share for share in scenario.shares}
-    cells = [
-        _figure_cell(_typical(metrics.ttft), shares.get("ttft")),
-        _figure_cell(_typical(metrics.tpot), shares.get("tpot")),
-        _figure_cell((f"{units.rate(metrics.output_tokens_per_s)}", ""), shares.get("output_tokens_per_s")),
-        _figure_cell(_typical(metrics.e2e), None),
-        f'<td>{metrics.succeeded:,}<span class="under">/ {metrics.attempted:,}</span></td>',
-    ]
-    return f'<tr><td class="wide">{name}{under}</td>{"".join(cells)}{_chip(scenario)}</tr>\n'
+    row = f'<tr><td class="wide">{name}{under}</td>{_overview_cells(metrics, scenario.shares)}{_chip(scenario)}</tr>\n'
+    groups = (
+        f'<tr class="group"><td class="wide">{_group(group).html}</td>{_overview_cells(found, [])}<td></td></tr>\n'
+        for group, found in scenario.group_metrics.items()
+    )
+    return row + "".join(groups)
+
+
+def _overview_cells(metrics: Metrics, shares: Sequence[CeilingShare]) -> str:
+    ceilings = {share.figure: share for share in shares}
+    worst = units.seconds(metrics.worst_gap.maximum)
+    return "".join(
+        [
+            _figure_cell(_typical(metrics.ttft), ceilings.get("ttft")),
+            _figure_cell(_typical(metrics.tpot), ceilings.get("tpot")),
+            _figure_cell((worst, ""), None),
+            _figure_cell((units.rate(metrics.output_tokens_per_s), ""), ceilings.get("output_tokens_per_s")),
+            _figure_cell(_typical(metrics.e2e), None),
+            f'<td>{metrics.succeeded:,}<span class="under">/ {metrics.attempted:,}</span></td>',
+        ]
+    )
 
 
 def scenario_section(scenario: ScenarioResult, samples: Sequence[Sample], number: int, nested: bool = False) -> str:

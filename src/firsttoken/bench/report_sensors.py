@@ -29,13 +29,13 @@ _QUANTITIES: dict[str, tuple[Words, Words, float]] = {
 
 def sensor_section(result: RunResult) -> str:
     """One chart a quantity, over the whole run, and the reasons for which clocks were held back."""
-    read = figures.sensors(result)
+    read, marks = figures.sensors(result), figures.scenario_starts(result)
     parts = []
     for name, (caption, unit, scale) in _QUANTITIES.items():
         series = {source: points for source, points in read.get(name, {}).items() if len(points) > 1}
         if series:
             label = f"sensor-{name}"
-            parts.append(figure(label, caption, figures.sensor_chart(series, unit, scale, label)))
+            parts.append(figure(label, caption, figures.sensor_chart(series, unit, scale, marks, label)))
     if not parts:
         return ""
     heading = Words("GPU and host", "GPU 与主机")

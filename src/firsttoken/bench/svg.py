@@ -14,7 +14,7 @@ from html import escape
 from firsttoken.bench.words import Words
 
 WIDTH, HEIGHT = 640, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 28, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 36, 46
 _COLOURS = 6
 
 
@@ -72,10 +72,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A vertical line with a few words at its top, such as a percentile."""
+    """A vertical line with a few words beside it, such as a percentile, or above it, such as where something began."""
 
     at: float
     text: str
+    above: bool = False
 
 
 def linear_axis(
@@ -99,6 +100,17 @@ def log_axis(
         middle = math.sqrt(low * high)
         low, high = middle / math.sqrt(3), middle * math.sqrt(3)
     return Axis(label, low, high, log=True, format=format, at=at)
+
+
+def apart(marks: Sequence[Mark], x: Axis) -> list[Mark]:
+    """The marks with only those texts that do not run into the next one, or off the page."""
+    width = WIDTH - _LEFT - _RIGHT
+    places = [width * x.place(mark.at) for mark in marks]
+    ends = [*places[1:], width + _RIGHT]
+    return [
+        mark if end - place > 6.4 * len(mark.text) else Mark(mark.at, "", mark.above)
+        for mark, place, end in zip(marks, places, ends, strict=True)
+    ]
 
 
 def chart(
@@ -193,7 +205,7 @@ class _Frame:
                 parts.append(_text(_LEFT - 8, at + 4, self._y.format(tick), "end"))
         parts.append(f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
         parts.append(_words(_LEFT + self.width / 2, bottom + 38, self._x.label, "middle", "label"))
-        parts.append(_words(_LEFT - 52, 14, self._y.label, "start", "label"))
+        parts.append(_words(_LEFT - 52, 13, self._y.label, "start", "label"))
         return "".join(parts)
 
     def series(self, series: Series) -> str:
@@ -213,6 +225,8 @@ class _Frame:
     def mark(self, mark: Mark) -> str:
         at = self.x(mark.at)
         line = f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{_TOP + self.height}"/>'
+        if mark.above:
+            return line + _text(at, _TOP - 5, mark.text, "start")
         near_right = at > _LEFT + self.width * 0.8
         # Low, where a cumulative curve leaves room to the right of its own median.
         return line + _text(
