@@ -73,11 +73,14 @@ def test_a_download_goes_on_where_ctrl_c_stopped_it(tmp_path: Path) -> None:
     files = {"config.json": b"{}", "tokenizer.json": b"{ }", "model.safetensors": weights}
     with fake_hub(files, stall_after=23_000_000) as hub:
         env = os.environ | environment(hub, tmp_path)
-        first = subprocess.Popen([*PULL, "owner/name"], env=env, stderr=subprocess.PIPE, text=True)
-        assert hub.stalled.wait(60)
-        until(lambda: any(path.stat().st_size > 10_000_000 for path in tmp_path.rglob("*.incomplete")))
-        first.send_signal(signal.SIGINT)
-        _, words = first.communicate(timeout=60)
+        with subprocess.Popen([*PULL, "owner/name"], env=env, stderr=subprocess.PIPE, text=True) as first:
+            try:
+                assert hub.stalled.wait(60)
+                until(lambda: any(path.stat().st_size > 10_000_000 for path in tmp_path.rglob("*.incomplete")))
+                first.send_signal(signal.SIGINT)
+                _, words = first.communicate(timeout=8)  # well before the hub's own client would give up waiting
+            finally:
+                first.kill()
         assert first.returncode == 130
         assert "Traceback" not in words
         again = pull("owner/name", env=environment(hub, tmp_path))
