@@ -67,7 +67,12 @@ def test_an_old_python_is_named_with_the_versions_that_would_do(clone: FreshClon
 
 
 def test_a_python_that_was_named_and_is_not_there_is_told(clone: FreshClone) -> None:
-    assert "/nowhere/python" in the_sentence(clone.demo(PYTHON="/nowhere/python"))
+    assert "here is no /nowhere/python;" in the_sentence(clone.demo(PYTHON="/nowhere/python"))
+
+
+def test_a_python_that_was_named_and_is_too_old_is_told_with_its_version(clone: FreshClone) -> None:
+    clone.tool("oldpython", '[ "$1" = -V ] && { echo Python 3.10.1; exit 0; }; exit 1')
+    assert "here is Python 3.10.1;" in the_sentence(clone.demo(PYTHON="oldpython"))
 
 
 def test_a_missing_venv_module_is_told_with_the_package_to_install(clone: FreshClone) -> None:

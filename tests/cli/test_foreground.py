@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 
@@ -58,8 +59,7 @@ def test_ctrl_c_reaches_the_child_but_not_what_waits_for_it_and_then_both_again(
     screen.wait_for("given back")
     screen.wait_for("foreground True")
     os.write(terminal, b"\x03")
-    screen.wait_for("KeyboardInterrupt")
-    assert parent.wait(10) == -2
+    assert parent.wait(10) == -signal.SIGINT  # what it printed may be lost with its terminal
     os.close(terminal)
 
 

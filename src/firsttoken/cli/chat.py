@@ -33,10 +33,12 @@ def chat(
     from firsttoken.chat.line import terminal_line
     from firsttoken.chat.terminal import TerminalChat
     from firsttoken.cli.local_server import free_port, local_server
+    from firsttoken.model.hub import resolve
 
     console = Console(highlight=False)
     with ExitStack() as stack:
         if model is not None and url is None:
+            resolve(model)  # here, and not in the server, whose progress nobody sees
             with console.status("Starting the server") as status:
                 server = stack.enter_context(
                     local_server([model], port=free_port(8000), progress=lambda phase: status.update(phase))
