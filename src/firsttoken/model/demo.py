@@ -54,7 +54,7 @@ def fetch_wheel(requirement: str, folder: Path, kept: Path) -> None:
 
 def pip_download(requirement: str, folder: Path) -> None:
     """`pip download` with this interpreter, so that the user's index, proxy and certificates are honoured."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--progress-bar=off"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--progress-bar=off"]
     command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
     environment = os.environ | {"TMPDIR": str(folder)}  # so that a growing file can be watched, on the right disk
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
