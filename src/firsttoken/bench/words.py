@@ -140,7 +140,7 @@ _CHECKS: dict[str, Words] = {
     "errors": Words("Errors", "错误"),
     "clocks": Words("GPU clocks", "GPU 频率"),
     "roofline": Words("Ceiling", "性能上限"),
-    "sample": Words("Sample size", "样本量"),
+    "arrival": Words("Arrival", "到达时机"),
 }
 
 _CHINESE_ADVICE: dict[str, str] = {
@@ -152,6 +152,7 @@ _CHINESE_ADVICE: dict[str, str] = {
     "warm-up": "预热不足或样本太少；请加大预热或请求数。",
     "errors": "有请求没有得到完整回答。",
     "clocks": "GPU 频率受限，数字会偏低。",
+    "arrival": "长提示词到来时，其余各路并非都在解码。",
     "roofline": "数字超过或无法对照性能上限；请核对模型配置与带宽。",
 }
 """What a flagged or failed check means; its own sentence, with the numbers, is English."""

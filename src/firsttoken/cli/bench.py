@@ -110,7 +110,8 @@ def planner(recipes: list[Recipe], view: LiveView) -> Callable[[ServerIdentity],
 
 
 def judges(options: dict[str, Any]) -> Callable[[], list[Judge]]:
-    """Makes the roofline's check for a run. The machine is measured now where a server is still to be started."""
+    """Makes the further checks of a run. The machine is measured now where a server is still to be started."""
+    from firsttoken.bench.arrival_check import judge_arrivals
     from firsttoken.bench.roofline_judge import MachineCeilings, RooflineJudge
 
     ceilings = MachineCeilings(options["url"], given_rates(options), options["gpus"])
@@ -122,7 +123,8 @@ def judges(options: dict[str, Any]) -> Callable[[], list[Judge]]:
             options["model_config"],
             kv_element_bytes=options["kv_element_bytes"],
             tokens_per_step=options["tokens_per_step"],
-        )
+        ),
+        judge_arrivals,
     ]
 
 
