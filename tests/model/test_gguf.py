@@ -183,6 +183,11 @@ def test_arrays_are_read_on_demand(tmp_path: Path) -> None:
 
 
 @pytest.mark.demo
+def test_the_demo_model_has_the_sampling_that_its_card_recommends(demo_file: Path) -> None:
+    assert load_config(demo_file).default_sampling == {"temperature": 0.2, "top_p": 0.9}
+
+
+@pytest.mark.demo
 @torch.inference_mode()
 def test_the_demo_model_equals_transformers_on_the_same_file(demo_file: Path) -> None:
     decoder = load(demo_file)

@@ -18,6 +18,9 @@ _SAMPLING = {
     "general.sampling.min_p": "min_p",
     "general.sampling.penalty_repeat": "repetition_penalty",
 }
+# What a model's card recommends and its GGUF file leaves out, by general.name. SmolLM2-135M-Instruct, the demo, babbles
+# when it is sampled plainly.
+_RECOMMENDED = {"Smollm2 135M 8k Lc100K Mix1 Ep2": {"temperature": 0.2, "top_p": 0.9}}
 _DTYPES = {0: "float32", 1: "float16"}  # of an unquantised file; everything else runs as bfloat16
 
 
@@ -67,8 +70,14 @@ def config_of(header: GGUFHeader) -> ModelConfig:
         bos_token_id=header.get("tokenizer.ggml.bos_token_id"),
         eos_token_ids=_end_ids(header),
         dtype=_DTYPES.get(matrix_types.pop(), "bfloat16") if len(matrix_types) == 1 else "bfloat16",
-        default_sampling={ours: float(header.get(key)) for key, ours in _SAMPLING.items() if key in header.metadata},
+        default_sampling=_sampling(header),
     )
+
+
+def _sampling(header: GGUFHeader) -> dict[str, float]:
+    """The file's own defaults; for a model whose file has none and whose card recommends some, the card's."""
+    own = {ours: float(header.get(key)) for key, ours in _SAMPLING.items() if key in header.metadata}
+    return own or dict(_RECOMMENDED.get(header.metadata.get("general.name", ""), {}))
 
 
 def _scaling(header: GGUFHeader, name: str, max_positions: int) -> dict[str, Any]:
