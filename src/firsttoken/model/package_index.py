@@ -13,8 +13,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin
 
-_PYPI = "https://pypi.org/simple"
 _JSON = "application/vnd.pypi.simple.v1+json"
+# pip has no public word for the index it asks when nobody configured one; should this one change, pip downloads itself
+_PIPS_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 _FOR_PIP_ALONE = ("no-index", "find-links", "cert", "client-cert", "proxy", "trusted-host")  # settings of its transport
 
 
@@ -50,10 +51,20 @@ def fetch_from_index(requirement: str, folder: Path, kept: Path, settings: Calla
 
 
 def pip_settings() -> dict[str, str]:
-    """pip's settings for `download`, whether from its files or from the environment."""
-    command = [sys.executable, "-P", "-m", "pip", "config", "list", "--disable-pip-version-check"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False)
-    return read_settings(listed.stdout) if listed.returncode == 0 else {"no-index": "1"}
+    """pip's settings for `download` from its files and the environment, and its own index where they name none."""
+    listed = _said("-m", "pip", "config", "list", "--disable-pip-version-check")
+    if listed is None:
+        return {"no-index": "1"}
+    settings = read_settings(listed)
+    if "index-url" not in settings and (default := _said("-c", _PIPS_DEFAULT)):
+        settings["index-url"] = default.strip()
+    return settings
+
+
+def _said(*arguments: str) -> str | None:
+    """What this Python prints; None where it fails."""
+    done = subprocess.run([sys.executable, "-P", *arguments], capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else None
 
 
 def read_settings(listed: str) -> dict[str, str]:
@@ -71,7 +82,7 @@ def index_url(settings: Mapping[str, str]) -> str | None:
     """The index that pip would ask, where it is a plain one."""
     if any(name in settings for name in _FOR_PIP_ALONE):
         return None
-    url = settings.get("index-url", _PYPI)
+    url = settings.get("index-url", "")
     return url.rstrip("/") if url.startswith(("https://", "http://")) else None
 
 
