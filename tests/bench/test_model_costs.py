@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bench.qwen3_4b import CONFIG
 from tests.builders import tiny_config, tiny_tensors
 from tests.model.gguf_files import write_gguf
+from tests.qwen3_4b import CONFIG
 
 from firsttoken.bench.model_costs import find_model_costs, read_model_costs, with_card
 from firsttoken.errors import ConfigError, ModelError

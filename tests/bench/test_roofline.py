@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.bench.qwen3_4b import CONFIG
+from tests.qwen3_4b import CONFIG
 
 from firsttoken.bench.model_costs import ModelCosts
 from firsttoken.bench.records import Chunk, LoadSpec, RequestRecord, ScenarioResult

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.bench.qwen3_4b import CONFIG
+from tests.qwen3_4b import CONFIG
 
 from firsttoken.bench.records import Chunk, LoadSpec, RequestRecord, RunResult, ScenarioResult, ServerIdentity
 from firsttoken.bench.roofline_judge import GivenRates, MachineCeilings, RooflineJudge

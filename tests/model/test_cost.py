@@ -10,24 +10,9 @@ import pytest
 from firsttoken.model import cost
 from firsttoken.model.config import parse_config
 from tests.builders import Kind, tiny_config, tiny_tensors
+from tests.qwen3_4b import CONFIG
 
-QWEN3_4B = parse_config(
-    {
-        "architectures": ["Qwen3ForCausalLM"],
-        "hidden_size": 2560,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "intermediate_size": 9728,
-        "vocab_size": 151936,
-        "tie_word_embeddings": True,
-        "rope_theta": 5000000,
-        "max_position_embeddings": 262144,
-        "rms_norm_eps": 1e-6,
-        "torch_dtype": "bfloat16",
-    }
-)
+QWEN3_4B = parse_config(CONFIG)
 
 
 def test_bytes_of_qwen3_4b() -> None:
