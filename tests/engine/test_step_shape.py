@@ -7,7 +7,7 @@ import pytest
 from firsttoken.engine.batch import Batch, BatchBuilder
 from firsttoken.engine.sequence import Sequence
 from firsttoken.engine.step_plan import PlanRow, StepPlan
-from firsttoken.engine.step_shape import StepShape, buckets, library_span, tiles_of
+from firsttoken.engine.step_shape import StepShape, buckets, library_span, most_numbers, tiles_of
 from firsttoken.types import GenerateRequest, SamplingParams
 
 
@@ -59,6 +59,13 @@ def test_no_graph_is_made_that_the_limits_rule_out() -> None:
     shapes = buckets(max_num_seqs=4, max_num_batched_tokens=64)
     assert {shape.single for shape in shapes if shape.decodes} == {1, 2, 4}
     assert max(shape.rows for shape in shapes) < 128
+
+
+@pytest.mark.parametrize(("seqs", "tokens"), [(1, 1), (3, 64), (200, 1100), (64, 4096), (256, 32768)])
+def test_the_hosts_buffer_holds_every_graph_and_every_step_without_one(seqs: int, tokens: int) -> None:
+    most = most_numbers(seqs, tokens)
+    assert all(shape.size <= most for shape in buckets(seqs, tokens))
+    assert most >= 3 * tokens + 2 * (tokens // 16)
 
 
 def test_tiles_cover_each_chunk_once_and_never_two_sequences() -> None:

@@ -38,7 +38,6 @@ E2E_SCHEDULED = Words("End to end from schedule", "端到端（从计划时刻�
 SEND_LAG = Words("Send lag", "发送滞后")
 OUTPUT = Words("Output tok/s", "输出 tok/s")
 TOTAL = Words("Total tok/s", "总 tok/s")
-REQUESTS = Words("Requests", "请求")
 GOODPUT = Words("Goodput", "有效吞吐（goodput）")
 
 DEFINITIONS: tuple[tuple[str, Words, Words], ...] = (

@@ -8,10 +8,10 @@ import triton
 from torch import Tensor
 
 from firsttoken.engine.batch import Batch
-from firsttoken.engine.step_shape import StepShape, Tile
+from firsttoken.engine.step_shape import StepShape, Tile, most_numbers
 from firsttoken.kernels.gpu.launch import attention_programs
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
-from firsttoken.kernels.plan import CHUNK_TILE, AttentionPlan, ChunkTiles, KVLayer, TokenRows
+from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, TokenRows
 
 _SPLIT_TILE = 64  # tokens; the shortest split
 _PREPARE_ROWS = 1024  # rows a program of the preparing kernel
@@ -41,7 +41,7 @@ class CudaInputs:
         self._cache, self._last_ids = cache, last_ids
         self._num_heads, self._scale = num_heads, scale
         self._tables = torch.zeros(table_shape, dtype=torch.int32, device=self.device)
-        most = StepShape(table_shape[0], True, max_tokens, max_tokens // CHUNK_TILE + table_shape[0] + 1).size
+        most = most_numbers(table_shape[0], max_tokens)
         self._hosts = [torch.zeros(most, dtype=torch.int32, pin_memory=True) for _ in range(_RING)]
         self._turn = 0
 

@@ -64,6 +64,13 @@ def buckets(max_num_seqs: int, max_num_batched_tokens: int) -> list[StepShape]:
     return sorted(shapes, key=lambda shape: shape.rows)
 
 
+def most_numbers(max_num_seqs: int, max_num_batched_tokens: int) -> int:
+    """The most numbers that the host sends for a step under these limits, padded into a bucket or not."""
+    tiles = max_num_batched_tokens // CHUNK_TILE + max_num_seqs + 1  # every chunk may end in a tile of its own
+    unpadded = StepShape(max_num_seqs, True, max_num_batched_tokens, tiles)
+    return max(shape.size for shape in (unpadded, *buckets(max_num_seqs, max_num_batched_tokens)))
+
+
 def tiles_of(batch: Batch, first: int, shift: int = 0) -> list[Tile]:
     """Each tile of the chunks from token `first` on, their tokens moved up by `shift`."""
     return [

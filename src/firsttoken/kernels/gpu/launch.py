@@ -12,8 +12,7 @@ import torch
 
 Op = Literal["norm_linear", "norm_linear_swiglu", "linear_add"]
 
-MATVEC_ROWS = 4  # the most rows that `matvec` is written for
-DOT_ROWS = 16  # and that `rows_dot` pays for: beyond it the library's product is as fast
+DOT_ROWS = 16  # the most rows that `rows_dot` pays for: beyond them the library's product is as fast
 PROGRAMS_PER_SM = 2  # attention programs that fill the card
 
 
