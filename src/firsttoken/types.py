@@ -9,6 +9,14 @@ FinishReason = Literal["stop", "length", "abort", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """What an answer must look like. Checked and bounded where the request came in; compiled by the engine."""
+
+    kind: Literal["json_object", "json_schema", "regex", "choice", "lark"]
+    source: str  # the schema's JSON, the expression, a JSON list of strings, the grammar; "" for json_object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How the next token is chosen and when a sequence ends. Values are already validated and clamped.
 
@@ -32,6 +40,7 @@ class SamplingParams:
     ignore_eos: bool = False
     logprobs: int | None = None  # None: none; 0: the chosen token's; k: and the k likeliest
     prompt_logprobs: int | None = None
+    grammar: Grammar | None = None  # every token keeps to it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
