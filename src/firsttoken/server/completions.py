@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from firsttoken.errors import InvalidRequest
+from firsttoken.server.answers import ClientGone, answer, truncation_header
 from firsttoken.server.choice import Choice, TextOptions, TokenEntry
 from firsttoken.server.generation import Generation, Run
 from firsttoken.server.limits import MAX_CHOICES
 from firsttoken.server.logprobs import CompletionLogprobs, TokenNames
 from firsttoken.server.parsing import parse, read_object
 from firsttoken.server.prompts import Encoded, Room
-from firsttoken.server.responses import ClientGone, answer, truncation_header
 from firsttoken.server.sampling import check_counts, sampling_params
 from firsttoken.server.schemas.completions import CompletionRequest, Prompt
 from firsttoken.server.service import Service
@@ -156,7 +156,7 @@ async def _respond(
         chunks = CompletionChunks(
             identity, include_usage=body.include_usage, logprobs=format_logprobs if wants_logprobs else None
         )
-        return EventStream(generation, chunks, include_usage=body.include_usage, headers=headers)
+        return EventStream(generation, chunks, headers)
     if not await generation.finish(request.receive):
         return ClientGone()
     choices: list[dict[str, Any]] = []

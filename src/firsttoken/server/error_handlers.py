@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from firsttoken.errors import FirstTokenError, InvalidRequest, QueueFull, RequestError, Unavailable
-from firsttoken.server.responses import ClientGone
+from firsttoken.server.answers import ClientGone
 
 _PLAIN = {  # HTTP errors of the framework itself: (sentence, code)
     400: ("The request cannot be read.", None),

@@ -66,13 +66,18 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 class Chunks(Protocol):
     """The events of one kind of answer."""
 
-    def opening(self, choice: Choice) -> bytes: ...
+    def opening(self, choice: Choice) -> bytes:
+        """What comes before a choice's first piece; called once for each, in order."""
 
     def piece(self, choice: Choice, piece: Piece) -> bytes: ...
 
     def ending(self, choice: Choice) -> bytes: ...
 
-    def usage(self, usage: Usage) -> bytes: ...
+    def closing(self, usage: Usage) -> bytes:
+        """What comes once every choice has ended."""
+
+    def failure(self, error: RequestError) -> bytes:
+        """The last event of a stream that cannot go on."""
 
 
 class _Frame:
@@ -81,14 +86,16 @@ class _Frame:
     def __init__(self, identity: Identity, kind: str, include_usage: bool) -> None:
         fields = _encode(identity.fields(kind))[:-1]
         self._head = b"data: " + fields + b',"choices":['
-        self._usage_null = b',"usage":null' if include_usage else b""
-        self.tail = b"]" + self._usage_null + b"}\n\n"
+        self._include_usage = include_usage
+        self.tail = b"]" + (b',"usage":null' if include_usage else b"") + b"}\n\n"
 
     def opens(self, index: int) -> bytes:
         return self._head + b'{"index":%d,' % index
 
-    def usage(self, usage: Usage) -> bytes:
-        return self._head + b'],"usage":' + _encode(usage_object(usage)) + b"}\n\n"
+    def closing(self, usage: Usage) -> bytes:
+        if not self._include_usage:
+            return _DONE
+        return self._head + b'],"usage":' + _encode(usage_object(usage)) + b"}\n\n" + _DONE
 
 
 class ChatChunks:
@@ -123,8 +130,11 @@ class ChatChunks:
         opens = self._frame.opens(choice.index)
         return opens + b'"delta":{},"logprobs":null,"finish_reason":' + reason + b"}" + self._frame.tail
 
-    def usage(self, usage: Usage) -> bytes:
-        return self._frame.usage(usage)
+    def closing(self, usage: Usage) -> bytes:
+        return self._frame.closing(usage)
+
+    def failure(self, error: RequestError) -> bytes:
+        return _error_event(error)
 
 
 class CompletionChunks:
@@ -157,8 +167,11 @@ class CompletionChunks:
         reason = _encode(choice.finish_reason)
         return self._before[choice.index] + b'"","logprobs":null,"finish_reason":' + reason + b"}" + self._frame.tail
 
-    def usage(self, usage: Usage) -> bytes:
-        return self._frame.usage(usage)
+    def closing(self, usage: Usage) -> bytes:
+        return self._frame.closing(usage)
+
+    def failure(self, error: RequestError) -> bytes:
+        return _error_event(error)
 
 
 class EventStream(Response):
@@ -166,15 +179,12 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self, generation: Generation, chunks: Chunks, *, include_usage: bool, headers: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, generation: Generation, chunks: Chunks, headers: dict[str, str]) -> None:
         self.status_code = 200
         self.background = None
-        self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
+        self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **headers})
         self._generation = generation
         self._chunks = chunks
-        self._include_usage = include_usage
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         generation = self._generation
@@ -200,11 +210,9 @@ class EventStream(Response):
             body = self._drain(open_choices)
             failure = generation.failure
             if failure is not None:
-                body += _error_event(failure)
+                body += self._chunks.failure(failure)
             elif not open_choices:
-                if self._include_usage:
-                    body += self._chunks.usage(generation.usage)
-                body += _DONE
+                body += self._chunks.closing(generation.usage)
             else:
                 continue
             await send({"type": "http.response.body", "body": body, "more_body": False})

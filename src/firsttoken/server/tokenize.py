@@ -12,13 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from firsttoken.errors import InvalidRequest
-from firsttoken.server.chat import template_variables
+from firsttoken.server.answers import answer
 from firsttoken.server.limits import MAX_TOKENS_COUNTED
 from firsttoken.server.parsing import parse, read_object
 from firsttoken.server.prompts import check_ids
-from firsttoken.server.responses import answer
 from firsttoken.server.schemas.tokenize import DetokenizeRequest, TokenizeChat, TokenizeText
 from firsttoken.server.service import Service
+from firsttoken.server.turn import template_variables
 from firsttoken.server.unsupported import TOKENIZE
 
 

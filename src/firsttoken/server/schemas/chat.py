@@ -106,6 +106,11 @@ class ChatRequest(SamplingFields, ChatFields):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
 
+    @property
+    def answer_tokens(self) -> int | None:
+        """The most that the answer may have; None: up to the context's end."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
     @model_validator(mode="after")
     def _alternatives_need_logprobs(self) -> ChatRequest:
         if self.top_logprobs and not self.logprobs:
