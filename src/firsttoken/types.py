@@ -33,6 +33,8 @@ class SamplingParams:
     presence_penalty: float = 0.0  # over output only, as in OpenAI's API
     frequency_penalty: float = 0.0  # over output only
     logit_bias: dict[int, float] = field(default_factory=dict)
+    allowed_token_ids: tuple[int, ...] = ()  # no other id is ever chosen; empty: any may be
+    bad_words: tuple[tuple[int, ...], ...] = ()  # runs of ids that the output never completes
     max_tokens: int | None = None  # None: up to the context's end
     min_tokens: int = 0  # end ids and stop_token_ids are masked until then
     stop: tuple[str, ...] = ()  # matched on text by the detokeniser, never by the engine

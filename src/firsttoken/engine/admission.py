@@ -22,6 +22,9 @@ def check_request(request: GenerateRequest, info: EngineInfo) -> None:
     _check_ids((min(prompt), max(prompt)), info, "prompt")
     _check_ids(sampling.stop_token_ids, info, "stop_token_ids")
     _check_ids(sampling.logit_bias, info, "logit_bias")
+    _check_ids(sampling.allowed_token_ids, info, "allowed_token_ids")
+    for word in sampling.bad_words:
+        _check_ids(word, info, "bad_words")
 
 
 def max_total_tokens(request: GenerateRequest, info: EngineInfo) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from firsttoken.engine.batch import Ints, lazy_zeros, to_device
 from firsttoken.engine.step_plan import PlanRow
+from firsttoken.engine.token_bans import BanStep, TokenBans
 from firsttoken.kernels import sampling
 from firsttoken.types import SamplingParams, TokenLogprob
 
@@ -39,6 +40,7 @@ class SamplingStep:
     positions: Ints | None = None  # [rows] of the tokens to draw
     penalized: Ints | None = None  # rows
     edits: tuple[Ints, Ints, NDArray[np.float32]] | None = None  # rows, ids and what is added to their logits
+    bans: BanStep | None = None
     logprob_rows: Ints | None = None
     logprob_counts: list[int] = field(default_factory=list)  # of each of those
 
@@ -72,6 +74,7 @@ class Sampler:
         self._plain = np.ones(max_num_seqs, dtype=np.bool_)  # greedy and nothing else
         self._bias: list[tuple[Ints, NDArray[np.float32]] | None] = [None] * max_num_seqs
         self._banned: list[Ints | None] = [None] * max_num_seqs  # until min_tokens are there
+        self._bans = TokenBans(max_num_seqs, vocabulary, device)
         self._counts = lazy_zeros((max_num_seqs, vocabulary), torch.int32, device)
         self._in_prompt = lazy_zeros((max_num_seqs, vocabulary), torch.bool, device)
         self._device = device
@@ -91,6 +94,7 @@ class Sampler:
         if self._penalized[slots].any():
             step.penalized = self._penalized[slots].nonzero()[0]
         step.edits = self._edits(sampling_rows)
+        step.bans = self._bans.prepare(sampling_rows)
         counts = self._logprobs[slots]
         if (counts != _NO_LOGPROBS).any():
             step.logprob_rows = (counts != _NO_LOGPROBS).nonzero()[0]
@@ -110,6 +114,8 @@ class Sampler:
         if step.penalized is not None:
             rows = self._tensor(step.penalized)
             self._counts[self._tensor(step.slots)[rows], ids[rows]] += 1
+        if step.bans is not None:
+            self._bans.remember(step.bans, ids)
         if own is None:
             return Sampled(ids, None)
         return Sampled(ids, sampling.logprobs(own, ids[logprob_rows], max(step.logprob_counts)))
@@ -140,6 +146,7 @@ class Sampler:
         self._logprobs[slot] = _NO_LOGPROBS if params.logprobs is None else params.logprobs
         self._bias[slot] = _bias(params)
         self._banned[slot] = self._banned_ids(params)
+        self._bans.admit(slot, params)
         penalized = (params.repetition_penalty, params.presence_penalty, params.frequency_penalty) != (1.0, 0.0, 0.0)
         self._penalized[slot] = penalized
         self._plain[slot] = (
@@ -148,6 +155,7 @@ class Sampler:
             and params.logprobs is None
             and self._bias[slot] is None
             and self._banned[slot] is None
+            and not self._bans.restrict(slot)
         )
         if not penalized:
             return None
@@ -188,6 +196,8 @@ class Sampler:
         if step.edits is not None:
             index, ids, values = (self._tensor(part) for part in step.edits)
             logits.index_put_((index, ids), values, accumulate=True)
+        if step.bans is not None:
+            self._bans.apply(step.bans, logits)
         return logits
 
     def _choose(self, logits: Tensor, step: SamplingStep) -> Tensor:
