@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import write_tokenizer
 
+from firsttoken.server.answer_parts import Answer, Part, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from firsttoken.server.choice import Choice, TextOptions
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.types import SequenceOutput, TokenLogprob
@@ -109,3 +110,69 @@ def test_special_tokens_are_hidden_and_have_no_bytes_unless_asked_for(tokenizer:
         piece = choice.take()
         assert piece.text == text
         assert [entry.data for entry in piece.entries] == [text.encode()]
+
+
+class Shouting:
+    """Takes small letters for reasoning, digits for the arguments of calls, and keeps `held` back to the end."""
+
+    def __init__(self, held: str = "") -> None:
+        self.calls = False
+        self.over = False
+        self._held = held
+
+    def push(self, text: str) -> list[Part]:
+        parts: list[Part] = []
+        for char in text:
+            if char.isdigit():
+                if not self.calls:
+                    parts.append(ToolCallStart(0, "call_1", "f"))
+                parts.append(ToolCallDelta(0, char))
+                self.calls = True
+                self.over = char == "9"
+            else:
+                parts.append(ReasoningDelta(char) if char.islower() else TextDelta(char))
+        return parts
+
+    def finish(self) -> list[Part]:
+        return [TextDelta(self._held)] if self._held else []
+
+
+def test_a_parser_makes_parts_of_the_text_and_neighbours_become_one(tokenizer: Tokenizer) -> None:
+    choice = Choice(0, tokenizer, TextOptions(), wants_logprobs=True, parser=Shouting(held="!"))
+    ids = byte_ids(tokenizer, b"abCD12e")
+    choice.accept(step(ids))
+    choice.accept(step([], last=True, stop_id=0))
+    piece = choice.take()
+    assert piece.text == ""
+    assert piece.parts == [
+        ReasoningDelta("ab"),
+        TextDelta("CD"),
+        ToolCallStart(0, "call_1", "f"),
+        ToolCallDelta(0, "12"),
+        ReasoningDelta("e"),
+        TextDelta("!"),
+    ]
+    assert [entry.token_id for entry in piece.entries] == ids
+    assert choice.finish_reason == "tool_calls"
+    answer = Answer.of(piece.parts)
+    assert (answer.text, answer.reasoning) == ("CD!", "abe")
+    assert [(call.id, call.name, call.arguments) for call in answer.tool_calls] == [("call_1", "f", "12")]
+
+
+def test_a_parser_can_end_a_choice_but_not_before_its_least_tokens(tokenizer: Tokenizer) -> None:
+    for least, tokens in ((0, 3), (4, 5), (5, 5)):
+        choice = Choice(0, tokenizer, TextOptions(min_tokens=least), parser=Shouting())
+        told = [choice.accept(step([token_id])) for token_id in byte_ids(tokenizer, b"X1929")]
+        assert told.count(True) == 1
+        assert choice.tokens == tokens
+        assert choice.finish_reason == "tool_calls"
+
+
+def test_a_cut_call_is_no_call_and_a_stop_string_is_found_before_the_parser(tokenizer: Tokenizer) -> None:
+    cut = Choice(0, tokenizer, TextOptions(), parser=Shouting())
+    cut.accept(step(byte_ids(tokenizer, b"A1"), last=True))
+    assert cut.finish_reason == "length"
+    stopped = Choice(0, tokenizer, TextOptions(stop=["Bc"]), parser=Shouting())
+    assert stopped.accept(step(byte_ids(tokenizer, b"ABcD")))
+    assert stopped.take().parts == [TextDelta("A")]
+    assert stopped.finish_reason == "stop"

@@ -11,7 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from firsttoken.server import turn
+from firsttoken.server.answer_parts import Answer
 from firsttoken.server.answers import ClientGone, answer
+from firsttoken.server.choice import Choice, Piece
 from firsttoken.server.logprobs import TokenNames, chat_logprobs
 from firsttoken.server.parsing import parse, read_object
 from firsttoken.server.schemas.chat import ChatRequest
@@ -49,10 +51,30 @@ async def _respond(
         choices.append(
             {
                 "index": choice.index,
-                "message": {"role": "assistant", "content": piece.text, "refusal": None},
+                "message": _message(choice, piece),
                 "logprobs": format_logprobs(piece.entries) if format_logprobs else None,
                 "finish_reason": choice.finish_reason,
             }
         )
     fields = identity.fields("chat.completion")
     return answer(msgspec.json.encode({**fields, "choices": choices, "usage": usage_object(generation.usage)}), headers)
+
+
+def _message(choice: Choice, piece: Piece) -> dict[str, Any]:
+    if choice.parser is None:
+        return {"role": "assistant", "content": piece.text, "refusal": None}
+    whole = Answer.of(piece.parts)
+    nothing_else = not (whole.reasoning or whole.tool_calls)
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": whole.text if whole.text or nothing_else else None,
+        "refusal": None,
+    }
+    if whole.reasoning:
+        message |= {"reasoning_content": whole.reasoning, "reasoning": whole.reasoning}
+    if whole.tool_calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in whole.tool_calls
+        ]
+    return message

@@ -5,13 +5,17 @@ from __future__ import annotations
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from firsttoken.detokenizer import Detokenizer
 from firsttoken.errors import RequestError, Unavailable
+from firsttoken.server.answer_parts import AnswerParser, Part, merged
 from firsttoken.server.error_handlers import EngineFault
 from firsttoken.stop_strings import StopStrings
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.types import FinishReason, SequenceOutput, TokenLogprob
+
+AnswerEnd = FinishReason | Literal["tool_calls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,9 @@ class TextOptions:
 class Piece:
     """What became ready to send since the last piece."""
 
-    text: str
+    text: str  # of a choice without a parser
     entries: list[TokenEntry]  # empty unless logprobs were asked for
+    parts: Sequence[Part] = ()  # of a choice with a parser
 
 
 class Entries:
@@ -78,7 +83,10 @@ class Entries:
 
 
 class Choice:
-    """Text and tokens are taken out in pieces; what is not taken yet is merged into the next piece."""
+    """Text and tokens are taken out in pieces; what is not taken yet is merged into the next piece.
+
+    With a parser the text, cut at a stop string, is taken as parts. Tokens stay those of the whole text.
+    """
 
     def __init__(
         self,
@@ -89,10 +97,12 @@ class Choice:
         wants_logprobs: bool = False,
         echo: str = "",
         awaits_prompt: bool = False,
+        parser: AnswerParser | None = None,
     ) -> None:
         self.index = index
         self.tokens = 0  # generated, up to and with the one that ended it
-        self.finish_reason: FinishReason | None = None
+        self.finish_reason: AnswerEnd | None = None
+        self.parser = parser
         self.error: RequestError | None = None
         self._options = options
         self._detokenizer = Detokenizer(tokenizer, skip_special_tokens=options.skip_special_tokens)
@@ -100,20 +110,23 @@ class Choice:
         table = tokenizer.shown_bytes if options.skip_special_tokens else tokenizer.all_bytes
         self._entries = Entries(table) if wants_logprobs else None
         self._texts: list[str] = [echo] if echo else []
+        self._parts: list[Part] = []
         self._awaits_prompt = awaits_prompt  # nothing is taken before the prompt's own tokens are there
         self._chars = 0  # let through, without the echo
+        self._over = False  # the text ended before the engine's tokens did
 
     @property
     def ready(self) -> bool:
         """Whether there is something to take."""
-        return not self._awaits_prompt and bool(self._texts or (self._entries and self._entries.ready))
+        something = self._texts or self._parts or (self._entries and self._entries.ready)
+        return not self._awaits_prompt and bool(something)
 
     @property
     def done(self) -> bool:
         return self.finish_reason is not None or self.error is not None
 
     def accept(self, output: SequenceOutput) -> bool:
-        """Takes one step's tokens. True if a stop string was found just now, so that the engine must be told."""
+        """Takes one step's tokens. True if the text ended just now, so that the engine must be told."""
         if self.done:
             return False
         if not self._options.generates:
@@ -128,7 +141,7 @@ class Choice:
             if self._entries is not None:
                 self._entries.add(token_id, output.logprobs[i] if output.logprobs else None)
             self._let_through(self._detokenizer.push((token_id,)))
-            if self._stops is not None and self._stops.matched is not None:
+            if self._over:
                 self._end("stop")
                 return output.finish_reason is None
         match output.finish_reason:
@@ -157,6 +170,8 @@ class Choice:
     def take(self) -> Piece:
         piece = Piece("".join(self._texts), [])
         self._texts = []
+        if self._parts:
+            piece.parts, self._parts = merged(self._parts), []
         if self._entries is not None:
             piece.entries, self._entries.ready = self._entries.ready, []
         return piece
@@ -166,12 +181,21 @@ class Choice:
             text = self._stops.push(text)
             if last:
                 text += self._stops.finish()
+            self._over = self._stops.matched is not None
         if text:
-            self._texts.append(text)
             self._chars += len(text)
+            if self.parser is None:
+                self._texts.append(text)
+            else:
+                self._parts += self.parser.push(text)
+                self._over |= self.parser.over and self.tokens >= self._options.min_tokens
 
     def _end(self, reason: FinishReason) -> None:
         by_string = self._stops is not None and self._stops.matched is not None
         self.finish_reason = "stop" if by_string else reason
+        if self.parser is not None:
+            self._parts += self.parser.finish()
+            if self.finish_reason == "stop" and self.parser.calls:
+                self.finish_reason = "tool_calls"
         if self._entries is not None:
             self._entries.finish(self._chars - self._entries.released if by_string else None)

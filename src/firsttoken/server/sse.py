@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from firsttoken.errors import RequestError
+from firsttoken.server.answer_parts import Part, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from firsttoken.server.choice import Choice, Piece, TokenEntry
 from firsttoken.server.error_handlers import error_object, status_of
 from firsttoken.server.generation import Generation, Usage, until_disconnect
@@ -99,7 +100,10 @@ class _Frame:
 
 
 class ChatChunks:
-    """Chunks of `chat.completion.chunk`: the role, then deltas of content, then the reason for the end."""
+    """Chunks of `chat.completion.chunk`: the role, then deltas of content, then the reason for the end.
+
+    A choice with a parser has a chunk a part; logprobs of the tokens behind them are in the first of a piece.
+    """
 
     def __init__(
         self,
@@ -116,14 +120,23 @@ class ChatChunks:
     def opening(self, choice: Choice) -> bytes:
         opens = self._frame.opens(choice.index)
         self._before[choice.index] = opens + b'"delta":{"content":'
-        return opens + b'"delta":{"role":"assistant","content":""' + self._after
+        content = b'""' if choice.parser is None else b"null"  # there may come none
+        return opens + b'"delta":{"role":"assistant","content":' + content + self._after
 
     def piece(self, choice: Choice, piece: Piece) -> bytes:
+        if choice.parser is not None:
+            return self._parts(choice, piece)
         start = self._before[choice.index] + json_text(piece.text)
-        if self._logprobs is None:
-            return start + self._after
-        logprobs = _encode(self._logprobs(piece.entries))
-        return start + b'},"logprobs":' + logprobs + b',"finish_reason":null}' + self._frame.tail
+        return start + (self._after if self._logprobs is None else self._after_with(self._logprobs(piece.entries)))
+
+    def _parts(self, choice: Choice, piece: Piece) -> bytes:
+        opens = self._frame.opens(choice.index) + b'"delta":{'
+        first = self._after if self._logprobs is None else self._after_with(self._logprobs(piece.entries))
+        deltas = [_delta(part) for part in piece.parts] or [b""]
+        return b"".join([opens + delta + (self._after if i else first) for i, delta in enumerate(deltas)])
+
+    def _after_with(self, logprobs: Any) -> bytes:
+        return b'},"logprobs":' + _encode(logprobs) + b',"finish_reason":null}' + self._frame.tail
 
     def ending(self, choice: Choice) -> bytes:
         reason = _encode(choice.finish_reason)
@@ -135,6 +148,25 @@ class ChatChunks:
 
     def failure(self, error: RequestError) -> bytes:
         return _error_event(error)
+
+
+def _delta(part: Part) -> bytes:
+    """The inside of a part's `delta`."""
+    match part:
+        case TextDelta(text):
+            return b'"content":' + json_text(text)
+        case ReasoningDelta(text):
+            said = json_text(text)
+            return b'"reasoning_content":' + said + b',"reasoning":' + said
+        case ToolCallStart(index, id, name):
+            function = b'{"name":' + json_text(name) + b',"arguments":""}'
+            return b'"tool_calls":[{"index":%d,"id":%b,"type":"function","function":%b}]' % (
+                index,
+                json_text(id),
+                function,
+            )
+        case ToolCallDelta(index, arguments):
+            return b'"tool_calls":[{"index":%d,"function":{"arguments":%b}}]' % (index, json_text(arguments))
 
 
 class CompletionChunks:
