@@ -34,6 +34,13 @@ def test_every_scenario_that_comes_with_us_is_described_in_both_languages_and_bu
     assert set(SHORT_SET) <= set(built_in())
 
 
+def test_the_scenarios_of_the_performance_page_fit_the_context_that_it_serves_with() -> None:
+    own = load_file(Path(__file__).parents[2] / "benchmarks" / "gpu.toml")
+    scenarios, notes = plan(choose(["all"], own), 40_960)
+    assert {one.name for one in scenarios} == {*built_in(), *own}
+    assert not notes
+
+
 def test_no_two_requests_of_a_cold_text_begin_alike() -> None:
     for one in built_in().values():
         if one.cache == "cold":
