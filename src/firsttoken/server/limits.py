@@ -10,6 +10,7 @@ MAX_HEADER_BYTES = 32 * 1024  # all names and values together, and the query str
 MAX_MESSAGES = 4096
 MAX_PARTS = 1024  # of one message's content
 MAX_TOOL_CALLS = 256  # of one message
+MAX_TOOLS = 128  # offered to the model
 MAX_NAME = 512  # characters of any name or id
 MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024  # characters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from firsttoken.config import ServerConfig
 from firsttoken.errors import InvalidRequest
 from firsttoken.server.prompts import check_ids
-from firsttoken.server.schemas.sampling import SamplingFields
+from firsttoken.server.schemas.sampling import CompletionFields, SamplingFields
 from firsttoken.types import EngineInfo, SamplingParams
 
 _GREEDY_BELOW = 1e-5  # a temperature this low would only overflow
@@ -55,7 +55,7 @@ def sampling_params(
     )
 
 
-def check_counts(body: SamplingFields, config: ServerConfig, *, logprobs: int | None, field: str) -> int:
+def check_counts(body: CompletionFields, config: ServerConfig, *, logprobs: int | None, field: str) -> int:
     """The number of choices a prompt. Raises InvalidRequest where it, or the alternatives asked for, are too many."""
     n = body.n or 1
     if n > config.max_n:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from firsttoken.server.limits import MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS
-from firsttoken.server.schemas.sampling import Fields, Name, SamplingFields, TokenCount, WrongField
+from firsttoken.server.schemas.sampling import CompletionFields, Fields, Name, TokenCount, WrongField
 
 
 def _checked(value: Any) -> Any:
@@ -100,7 +100,7 @@ class ChatFields(Fields):
         return self.add_generation_prompt
 
 
-class ChatRequest(SamplingFields, ChatFields):
+class ChatRequest(CompletionFields, ChatFields):
     max_tokens: TokenCount | None = None
     max_completion_tokens: TokenCount | None = None
     logprobs: bool | None = None

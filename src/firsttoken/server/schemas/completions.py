@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from firsttoken.server.limits import MAX_PROMPTS
-from firsttoken.server.schemas.sampling import SamplingFields
+from firsttoken.server.schemas.sampling import CompletionFields
 
 Prompt = str | list[int]
 
@@ -45,7 +45,7 @@ Prompts = Annotated[
 ]
 
 
-class CompletionRequest(SamplingFields):
+class CompletionRequest(CompletionFields):
     prompt: Prompts
     max_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     echo: bool | None = None

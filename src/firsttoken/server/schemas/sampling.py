@@ -1,4 +1,4 @@
-"""The fields that chat and text completions share."""
+"""The fields that several ways of asking for text share."""
 
 from __future__ import annotations
 
@@ -72,12 +72,11 @@ class StreamOptions(Fields):
 
 
 class SamplingFields(Fields):
-    """None everywhere means: not given; the model's own default, then OpenAI's, takes its place."""
+    """What every way of asking for text has. None everywhere means: not given; the model's own default, then OpenAI's,
+    takes its place."""
 
     model: Name | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
@@ -93,7 +92,6 @@ class SamplingFields(Fields):
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
-    return_tokens_as_token_ids: bool | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
     cache_salt: Name | None = None
     priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
@@ -105,8 +103,16 @@ class SamplingFields(Fields):
             raise ValueError("expected -1 (as many as fit) or at least 1 token")
         return value
 
+
+class CompletionFields(SamplingFields):
+    """What chat and text completions share beyond that."""
+
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    return_tokens_as_token_ids: bool | None = None
+
     @model_validator(mode="after")
-    def _stream_options_need_a_stream(self) -> SamplingFields:
+    def _stream_options_need_a_stream(self) -> CompletionFields:
         if self.include_usage and not self.stream:
             raise WrongField("stream_options", "it needs `stream` to be true")
         return self
