@@ -126,6 +126,20 @@ def test_models_go_by_the_names_that_they_were_given(tokenizer: Tokenizer) -> No
         server.next_is_right()
 
 
+def test_a_model_tells_what_a_request_gets_for_what_it_leaves_out(tokenizer: Tokenizer) -> None:
+    with live_server(tokenizer, defaults={"temperature": 0.7, "top_k": 20.0}) as server:
+        [entry] = server.client.get("/v1/models").json()["data"]
+        assert entry["default_sampling_params"] == {
+            "temperature": 0.7,
+            "top_p": 1.0,
+            "top_k": 20,
+            "min_p": 0.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "repetition_penalty": 1.0,
+        }
+
+
 @pytest.mark.parametrize(
     ("model", "name"),
     [

@@ -9,7 +9,22 @@ from firsttoken.server.schemas.sampling import CompletionFields, SamplingFields
 from firsttoken.types import EngineInfo, SamplingParams
 
 _GREEDY_BELOW = 1e-5  # a temperature this low would only overflow
+_OPENAI = {  # OpenAI's defaults, and for fields it has not the value that changes nothing
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
 _SEEDS = 2**62  # the engine adds a sequence's index to a seed
+
+
+def default_sampling_params(info: EngineInfo) -> dict[str, float]:
+    """What a request gets for what it leaves out: the model's own values, then OpenAI's."""
+    found = {name: info.default_sampling.get(name, value) for name, value in _OPENAI.items()}
+    return found | {"top_k": max(0, int(found["top_k"]))}
 
 
 def sampling_params(
@@ -32,19 +47,21 @@ def sampling_params(
             code="invalid_value",
         )
 
-    def number(name: str, given: float | None, otherwise: float) -> float:
-        return info.default_sampling.get(name, otherwise) if given is None else given
+    defaults = default_sampling_params(info)
 
-    temperature = number("temperature", body.temperature, 1.0)
+    def number(name: str, given: float | None) -> float:
+        return defaults[name] if given is None else given
+
+    temperature = number("temperature", body.temperature)
     return SamplingParams(
         temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
-        top_k=max(0, int(number("top_k", body.top_k, 0))),
-        top_p=number("top_p", body.top_p, 1.0),
-        min_p=number("min_p", body.min_p, 0.0),
+        top_k=max(0, int(number("top_k", body.top_k))),
+        top_p=number("top_p", body.top_p),
+        min_p=number("min_p", body.min_p),
         seed=None if body.seed is None else body.seed % _SEEDS,
-        repetition_penalty=number("repetition_penalty", body.repetition_penalty, 1.0),
-        presence_penalty=number("presence_penalty", body.presence_penalty, 0.0),
-        frequency_penalty=number("frequency_penalty", body.frequency_penalty, 0.0),
+        repetition_penalty=number("repetition_penalty", body.repetition_penalty),
+        presence_penalty=number("presence_penalty", body.presence_penalty),
+        frequency_penalty=number("frequency_penalty", body.frequency_penalty),
         logit_bias=body.logit_bias or {},
         max_tokens=max_tokens,
         min_tokens=body.min_tokens or 0,

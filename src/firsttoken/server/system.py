@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from firsttoken.server.error_handlers import ModelNotFound
+from firsttoken.server.sampling import default_sampling_params
 from firsttoken.server.service import Service
 from firsttoken.types import EngineInfo
 from firsttoken.version import __version__
@@ -49,6 +50,7 @@ def _model_object(service: Service, name: str, info: EngineInfo) -> dict[str, An
         "root": service.names(info)[0],
         "parent": None,
         "max_model_len": info.max_model_len,
+        "default_sampling_params": default_sampling_params(info),  # what a request gets for what it leaves out
         "weights": info.weights,
         "device": info.device,
         "weight_bytes": info.weight_bytes,  # read once a decode step: with the memory's bandwidth, the speed's ceiling
