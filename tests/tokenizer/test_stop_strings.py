@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firsttoken.stop_strings import StopStrings
+from firsttoken.stop_strings import StopSet, StopStrings
 
 letters = st.text(alphabet="abc", max_size=30)
 stop_lists = st.lists(st.text(alphabet="abc", min_size=1, max_size=5), min_size=1, max_size=4)
@@ -80,3 +81,20 @@ def test_stop_strings_are_no_patterns(stop: str) -> None:
 
 def test_a_held_beginning_is_sent_when_the_text_ends() -> None:
     assert run(["END"], ["the E", "N"]) == ("the EN", None)
+
+
+def test_one_set_serves_several_texts_at_once() -> None:
+    stops = StopSet(["one", "two"])
+    first, second = StopStrings(stops), StopStrings(stops)
+    assert (first.push("a tw"), second.push("b on")) == ("a ", "b ")
+    assert (first.push("o"), second.push("!")) == ("", "on!")
+    assert (first.matched, second.matched) == ("two", None)
+
+
+def test_many_long_stop_strings_over_a_text_that_keeps_beginning_them_take_little_time() -> None:
+    """A scan of every string at every piece took seconds."""
+    stops = [f"{'a' * 500}{chr(0x4E00 + i)}" for i in range(32)] + [f"b{'a' * 400}{i}" for i in range(32)]
+    start = time.perf_counter()
+    sent, matched = run(stops, ["aaa"] * 2000)
+    assert (sent, matched) == ("a" * 6000, None)
+    assert time.perf_counter() - start < 1.0
