@@ -53,6 +53,9 @@ class ServerConfig:
     max_body_bytes: int = 8 * 1024 * 1024
     max_n: int = 16
     max_logprobs: int = 20
+    max_stop: int = 256
+    max_stop_length: int = 16_384  # characters of a request's stop strings together
+    scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
     drain_seconds: float = 30.0
     engine_dead: Literal["exit", "restart"] = "exit"
     engine_socket: str = ""  # the engine's Unix socket; set by the supervisor

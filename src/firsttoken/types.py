@@ -76,7 +76,7 @@ class SequenceOutput:
     index: int  # which of the request's n sequences
     token_ids: list[int]  # new tokens of this step, in order; may be empty on the last message
     logprobs: list[TokenLogprob] | None = None  # one a token when asked for
-    prompt_logprobs: list[TokenLogprob | None] | None = None  # once, with the first token; entry 0 is None
+    prompt_logprobs: list[TokenLogprob | None] | None = None  # once, of index 0 with its first token; entry 0 is None
     num_cached_tokens: int = 0  # prompt tokens taken from the prefix cache
     finish_reason: FinishReason | None = None
     stop_token_id: int | None = None  # the end or stop id that finished it; it is the last of token_ids

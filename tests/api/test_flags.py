@@ -14,6 +14,7 @@ from tests.builders import tiny_model_folder
 
 PROMPT = "The quick brown fox jumps over the lazy dog. "
 GREEDY: dict[str, Any] = {"temperature": 0, "ignore_eos": True}
+URGENCY = ("--max-num-seqs", "1", "--scheduling-policy", "priority")
 EXACT = ("--dtype", "float32", "--kv-cache-memory", "8MiB")
 POOL = 512 * 512  # bytes of 512 tokens
 
@@ -51,7 +52,7 @@ def test_small_pools_blocks_steps_and_two_workers_change_no_answer(folder: Path)
 
 def test_the_more_urgent_request_overtakes(folder: Path) -> None:
     ended: list[str] = []
-    with whole_server(folder, *EXACT, "--max-num-seqs", "1") as server, ThreadPoolExecutor(3) as pool:
+    with whole_server(folder, *EXACT, *URGENCY) as server, ThreadPoolExecutor(3) as pool:
 
         def ask(name: str, priority: int, max_tokens: int) -> None:
             server.complete(PROMPT, max_tokens=max_tokens, priority=priority, **GREEDY)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.api.live_server import HELLO, LiveServer
+from tests.api.live_server import HELLO, LiveServer, live_server, refused
+
+from firsttoken.tokenizer import Tokenizer
 
 TEXT = "你好，“世界”🙂 ok"
 
@@ -106,6 +108,93 @@ def test_an_echo_goes_before_the_answer_of_every_choice(server: LiveServer, stre
     assert texts == ["Hi" + HELLO] * 2
     assert tokens == [2 + len(HELLO)] * 2
     server.next_is_right()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_prompt_is_scored_in_vllms_form_on_both_endpoints(server: LiveServer, n: int) -> None:
+    prompt = server.vocabulary.of("ab你")
+    body = server.complete(prompt, prompt_logprobs=2, n=n, max_tokens=1).json()
+    assert len(body["choices"]) == n
+    for choice in body["choices"]:
+        first, *others = choice["prompt_logprobs"]
+        assert first is None
+        assert [list(scores)[0] for scores in others] == [str(prompt[i]) for i in range(1, len(prompt))]
+        assert others[0][str(prompt[1])] == {"logprob": -0.5, "rank": 1, "decoded_token": "b"}
+        assert all(len(scores) == 2 for scores in others)
+        assert others[1][str(prompt[2])]["decoded_token"] == "\\xe4"
+    chat = server.chat(prompt_logprobs=0, n=n).json()
+    assert len(chat["prompt_logprobs"]) == chat["usage"]["prompt_tokens"]
+    assert chat["prompt_logprobs"][0] is None
+    assert all(len(scores) == 1 for scores in chat["prompt_logprobs"][1:])
+    assert "prompt_logprobs" not in server.chat().json()
+    server.next_is_right()
+
+
+def test_a_prompts_scores_and_its_echo_have_each_as_many_alternatives_as_asked(server: LiveServer) -> None:
+    prompt = server.vocabulary.of("abc")
+    choice = server.complete(prompt, prompt_logprobs=3, echo=True, logprobs=1, max_tokens=0).json()["choices"][0]
+    assert choice["text"] == "abc"
+    assert [len(top) for top in choice["logprobs"]["top_logprobs"][1:]] == [1, 1]
+    assert [len(scores) for scores in choice["prompt_logprobs"][1:]] == [3, 3]
+
+
+def test_a_prompt_is_scored_though_no_token_is_wanted(server: LiveServer) -> None:
+    choice = server.complete("ab", prompt_logprobs=1, max_tokens=0, return_token_ids=True).json()["choices"][0]
+    assert (choice["text"], choice["finish_reason"], choice["token_ids"]) == ("", "length", [])
+    assert len(choice["prompt_logprobs"]) == 2
+
+
+def test_a_stream_carries_no_prompt_logprobs_and_says_so(server: LiveServer) -> None:
+    refused(server.chat(prompt_logprobs=1, stream=True), "prompt_logprobs")
+    refused(server.complete(prompt_logprobs=1, stream=True), "prompt_logprobs")
+    server.next_is_right()
+
+
+def test_scores_that_would_fill_the_memory_are_refused(tokenizer: Tokenizer) -> None:
+    with live_server(tokenizer, max_model_len=200_000) as server:
+        prompt = [65] * 100_000
+        for field in ({"prompt_logprobs": 20}, {"logprobs": 20, "echo": True}):
+            error = refused(server.complete(prompt, **field), next(iter(field)))
+            assert "at most 9" in error["message"]
+        assert server.backend.submitted == []
+        assert server.complete(prompt, prompt_logprobs=0, max_tokens=1).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_token_ids_come_with_both_endpoints_answers(server: LiveServer, stream: bool) -> None:
+    server.says("a你b, end here")
+    spoken = server.vocabulary.of("a你b, end")
+    for path, body in (
+        ("/v1/completions", {"prompt": ["Hi", "Ho"]}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "n": 2}),
+    ):
+        fields = body | {"return_token_ids": True, "stop": " here"}
+        answers = server.stream(path, **fields) if stream else [server.post(path, **fields).json()]
+        ids: list[list[int]] = [[], []]
+        prompts: dict[int, list[int]] = {}
+        for each in answers:
+            for choice in each["choices"]:
+                ids[choice["index"]] += choice.get("token_ids") or []
+                if "prompt_token_ids" in choice:
+                    prompts[choice["index"]] = choice["prompt_token_ids"]
+            if "prompt_token_ids" in each:
+                prompts[0] = prompts[1] = each["prompt_token_ids"]
+        whole = spoken + server.vocabulary.of(" here")
+        assert ids == [whole, whole], path
+        asked = [request.prompt_token_ids for request in server.backend.submitted[-2:]]
+        assert list(prompts.values()) == (asked if "prompt" in body else [asked[-1]] * 2)
+    assert "token_ids" not in server.chat().json()["choices"][0]
+    server.next_is_right()
+
+
+def test_the_id_that_ends_an_answer_is_among_its_ids_and_not_in_its_text(server: LiveServer) -> None:
+    server.says("ab")
+    choice = server.complete(return_token_ids=True).json()["choices"][0]
+    assert choice["text"] == "ab"
+    assert choice["token_ids"] == [*server.vocabulary.of("ab"), server.vocabulary.end]
+    chunks = server.stream("/v1/completions", prompt="Hi", return_token_ids=True)
+    streamed = [id_ for chunk in chunks for id_ in chunk["choices"][0].get("token_ids", [])]
+    assert streamed == choice["token_ids"]
 
 
 def test_tokens_can_be_named_by_their_ids(server: LiveServer) -> None:

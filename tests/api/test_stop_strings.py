@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from tests.api.live_server import LiveServer, refused
 
-from firsttoken.server.limits import MAX_STOP_LENGTH, MAX_STOPS
+from firsttoken.config import ServerConfig
+
+DEFAULTS = ServerConfig(tokenizer_path="")
 
 
 def text_of(chunks: list[dict[str, Any]]) -> str:
@@ -89,13 +91,24 @@ def test_a_stop_string_of_one_prompt_of_several_ends_that_one_alone(server: Live
         [1],
         {"a": 1},
         7,
-        ["x" * (MAX_STOP_LENGTH + 1)],
-        [str(i) for i in range(MAX_STOPS + 1)],
+        ["x" * (DEFAULTS.max_stop_length + 1)],
+        [str(i) for i in range(DEFAULTS.max_stop + 1)],
     ],
 )
 def test_a_stop_that_cannot_be_meant_is_refused_by_name(server: LiveServer, stop: object) -> None:
     refused(server.chat(stop=stop), "stop")
     refused(server.complete(stop=stop), "stop")
+    server.next_is_right()
+
+
+def test_stop_strings_may_be_as_many_and_as_long_as_the_limits_say(server: LiveServer) -> None:
+    server.says("Once, and never again.")
+    many = [f"{i} of them" for i in range(DEFAULTS.max_stop - 1)] + ["never"]
+    long = ["Once" + "x" * (DEFAULTS.max_stop_length - 12), "again"]
+    for stop, text in ((many, "Once, and "), (long, "Once, and never ")):
+        answer = server.chat(stop=stop).json()["choices"][0]
+        assert (answer["message"]["content"], answer["finish_reason"]) == (text, "stop")
+        assert text_of(server.chat_stream(stop=stop)) == text
     server.next_is_right()
 
 

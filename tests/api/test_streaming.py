@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
+import pytest
 from tests.api.live_server import HELLO, LiveServer, refused, wait_until
 
 
@@ -76,6 +79,24 @@ def test_usage_comes_last_and_alone_where_it_was_asked_for(server: LiveServer) -
     assert usage["completion_tokens"] == len(HELLO) + 1
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
     assert usage["prompt_tokens_details"] == {"cached_tokens": 3}
+    server.next_is_right()
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_every_chunk_carries_the_usage_so_far_where_it_was_asked_for(server: LiveServer, path: str) -> None:
+    server.says("abc")
+    server.backend.pace = 0.02
+    body: dict[str, Any] = {"prompt": "Hi"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "Hi"}]}
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    chunks = server.stream(path, stream_options=options, n=2, **body)
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert counts == sorted(counts)
+    assert counts[-1] == 8, "three tokens and the end of two answers"
+    assert len(set(counts)) > 2, "it grows with the answer"
+    assert all(chunk["usage"]["prompt_tokens"] == chunks[-1]["usage"]["prompt_tokens"] for chunk in chunks)
+    silent = server.stream(path, stream_options={"continuous_usage_stats": True}, **body)
+    assert all("usage" not in chunk for chunk in silent)
+    server.backend.pace = 0
     server.next_is_right()
 
 

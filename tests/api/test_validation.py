@@ -51,6 +51,15 @@ from firsttoken.tokenizer import Tokenizer
         ("logit_bias", {"-1": 1}),
         ("logit_bias", {"1" * 5000: 1}),
         ("logit_bias", [1]),
+        ("allowed_token_ids", []),
+        ("allowed_token_ids", [999_999]),
+        ("allowed_token_ids", list(range(20_000))),
+        ("bad_words", ["x"] * 1000),
+        ("bad_words", "x"),
+        ("prompt_logprobs", -1),
+        ("prompt_logprobs", 1_000_000),
+        ("return_token_ids", 1),
+        ("spaces_between_special_tokens", "no"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(server: LiveServer, field: str, value: object) -> None:
@@ -66,6 +75,19 @@ def test_numbers_that_are_none_are_refused_by_name(server: LiveServer, field: st
     content = f'{{"messages": [{{"role": "user", "content": "Hi"}}], "{field}": {text}}}'
     refused(server.client.post("/v1/chat/completions", content=content), field)
     server.next_is_right()
+
+
+def test_a_bad_word_without_a_character_is_refused_with_its_place(server: LiveServer) -> None:
+    refused(server.chat(bad_words=["a", ""]), "bad_words[1]")
+    server.next_is_right()
+
+
+def test_bad_words_reach_the_engine_as_their_tokens_with_and_without_a_space_before(server: LiveServer) -> None:
+    server.chat(bad_words=["ab", " c"], allowed_token_ids=[5, 6])
+    sampling = server.backend.submitted[0].sampling
+    spelled = [server.vocabulary.tokenizer.encode(word, add_special_tokens=False) for word in ("ab", " ab", " c")]
+    assert sampling.bad_words == tuple(map(tuple, spelled))
+    assert sampling.allowed_token_ids == (5, 6)
 
 
 def test_a_bias_that_is_no_number_is_refused(server: LiveServer) -> None:
@@ -300,12 +322,12 @@ def test_sampling_fields_reach_the_engine(server: LiveServer) -> None:
         "min_tokens": 2,
         "ignore_eos": True,
     }
-    server.chat(**fields, logit_bias={"5": -100}, stop_token_ids=[6], priority=-3, cache_salt="mine")
+    server.chat(**fields, logit_bias={"5": -100}, stop_token_ids=[6], cache_salt="mine")
     request = server.backend.submitted[0]
     assert {name: getattr(request.sampling, name) for name in fields} == fields
     assert request.sampling.logit_bias == {5: -100.0}
     assert request.sampling.stop_token_ids == (6,)
-    assert (request.priority, request.cache_salt) == (-3, "mine")
+    assert (request.priority, request.cache_salt) == (0, "mine")
     assert request.sampling.stop == ()
 
 
@@ -316,6 +338,16 @@ def test_the_models_own_defaults_stand_in_for_what_is_not_given(tokenizer: Token
         given, changed = (request.sampling for request in server.backend.submitted)
     assert (given.temperature, given.top_p, given.top_k) == (0.7, 0.8, 20)
     assert (changed.temperature, changed.top_p, changed.top_k) == (0.0, 0.8, 0)
+
+
+def test_a_priority_is_taken_only_where_the_server_schedules_by_it(server: LiveServer, tokenizer: Tokenizer) -> None:
+    for ask in (server.chat, server.complete):
+        assert refused(ask(priority=-3), "priority")["code"] == "unsupported_parameter"
+        assert ask(priority=0).status_code == 200
+    with live_server(tokenizer, scheduling_policy="priority") as generous:
+        generous.chat(priority=-3)
+        generous.complete(priority=7)
+        assert [request.priority for request in generous.backend.submitted] == [-3, 7]
 
 
 def test_min_tokens_above_max_tokens_is_refused(server: LiveServer) -> None:

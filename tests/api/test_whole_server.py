@@ -150,6 +150,31 @@ def test_an_echo_and_an_answer_have_the_logprobs_of_one_text(server: WholeServer
     assert forced[1:] == pytest.approx(logprobs["token_logprobs"][1:], abs=1e-3)
 
 
+def test_the_prompt_of_several_answers_is_scored_once_and_echoed_in_each(server: WholeServer) -> None:
+    made = server.complete(PROMPT, n=3, echo=True, logprobs=0, prompt_logprobs=1, max_tokens=2, seed=1, ignore_eos=True)
+    size = made["usage"]["prompt_tokens"]
+    for choice in made["choices"]:
+        assert choice["text"].startswith(PROMPT)
+        assert len(choice["logprobs"]["tokens"]) == size + 2
+        assert len(choice["prompt_logprobs"]) == size
+    assert server.is_idle()
+    server.next_is_right()
+
+
+def test_only_allowed_ids_and_no_bad_word_are_in_an_answer(server: WholeServer) -> None:
+    fields: dict[str, Any] = {"temperature": 0, "max_tokens": 6, "ignore_eos": True, "return_token_ids": True}
+    free = server.complete(PROMPT, **fields)["choices"][0]["token_ids"]
+    narrow = server.complete(PROMPT, allowed_token_ids=[66, 67], **fields)["choices"][0]["token_ids"]
+    assert len(narrow) == 6
+    assert set(narrow) <= {66, 67}
+    printable = server.complete(PROMPT, allowed_token_ids=[65], **fields)["choices"][0]
+    word = printable["text"][:2]
+    without = server.complete(PROMPT, allowed_token_ids=[65, 66], bad_words=[word], **fields)["choices"][0]
+    assert word not in without["text"]
+    assert server.complete(PROMPT, **fields)["choices"][0]["token_ids"] == free
+    server.next_is_right()
+
+
 def test_a_bias_of_100_decides_and_one_of_minus_100_forbids(server: WholeServer) -> None:
     greedy: dict[str, Any] = {"temperature": 0, "max_tokens": 5, "logprobs": 0, "return_tokens_as_token_ids": True}
     forced = ids_of(server.complete(PROMPT, logit_bias={"65": 100}, **greedy)["choices"][0])

@@ -187,7 +187,7 @@ def _logprob(token_id: int | None, row: PlanRow) -> TokenLogprob | None:
 
 def _prompt_logprobs(row: PlanRow) -> list[TokenLogprob] | None:
     """Those of every known token after the row's, the last row's answer token left out."""
-    if row.seq.request.sampling.prompt_logprobs is None:
+    if row.seq.prompt_logprobs is None:
         return None
     ends = min(row.end, row.seq.num_prompt_tokens - 1)
     return [TokenLogprob(row.seq.token_ids[i], -float(i), 1, []) for i in range(row.start + 1, ends + 1)]

@@ -85,12 +85,13 @@ def test_prompt_logprobs_are_whole_though_the_prompt_is_cached_and_chunked() -> 
     run.run()
     run.engine.add(request("r", prompt, n=2, max_tokens=3, ignore_eos=True, prompt_logprobs=0))
     run.run()
-    for index in range(2):
-        first, *others = run.outputs["r", index]
-        assert first.prompt_logprobs is not None
-        assert [one and one.logprob for one in first.prompt_logprobs] == [None, *(-float(i) for i in range(1, 20))]
-        assert first.num_cached_tokens == 0
-        assert all(output.prompt_logprobs is None for output in others)
+    first, *others = run.outputs["r", 0]
+    assert first.prompt_logprobs is not None
+    assert [one and one.logprob for one in first.prompt_logprobs] == [None, *(-float(i) for i in range(1, 20))]
+    assert first.num_cached_tokens == 0
+    second = run.outputs["r", 1]
+    assert second[0].num_cached_tokens == 16, "what one sequence scores the others need not compute"
+    assert all(output.prompt_logprobs is None for output in (*others, *second))
 
 
 def test_logprobs_come_one_a_token_where_asked_for() -> None:

@@ -11,6 +11,7 @@ from tests.builders import write_tokenizer
 
 from firsttoken.server.answer_parts import Answer, Part, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from firsttoken.server.choice import Choice, TextOptions
+from firsttoken.stop_strings import StopSet
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.types import SequenceOutput, TokenLogprob
 
@@ -51,7 +52,7 @@ def test_what_is_sent_depends_on_the_text_alone_and_logprobs_join_to_it(
 ) -> None:
     places = [place for stop in stops if (place := text.find(stop)) >= 0]
     expected = text[: min(places)] if places else text
-    choice = Choice(0, tokenizer, TextOptions(stop=stops), wants_logprobs=True)
+    choice = Choice(0, tokenizer, TextOptions(stop=StopSet(stops) if stops else None), wants_logprobs=True)
     ids = byte_ids(tokenizer, text.encode())
     sent, shown, told = "", b"", 0
     for size, taken in cuts:
@@ -89,7 +90,7 @@ def test_an_end_id_is_shown_where_stops_are_to_be_kept(tokenizer: Tokenizer) -> 
 
 
 def test_outputs_that_cross_a_stop_are_dropped(tokenizer: Tokenizer) -> None:
-    choice = Choice(0, tokenizer, TextOptions(stop=["b"]))
+    choice = Choice(0, tokenizer, TextOptions(stop=StopSet(["b"])))
     assert choice.accept(step(byte_ids(tokenizer, b"ab")))
     assert not choice.accept(step(byte_ids(tokenizer, b"cd")))
     assert not choice.accept(step([], last=True))
@@ -97,7 +98,7 @@ def test_outputs_that_cross_a_stop_are_dropped(tokenizer: Tokenizer) -> None:
 
 
 def test_the_engine_is_not_told_of_a_stop_in_its_own_last_step(tokenizer: Tokenizer) -> None:
-    choice = Choice(0, tokenizer, TextOptions(stop=["b"]))
+    choice = Choice(0, tokenizer, TextOptions(stop=StopSet(["b"])))
     assert not choice.accept(step(byte_ids(tokenizer, b"ab"), last=True))
     assert choice.finish_reason == "stop"
 
@@ -172,7 +173,7 @@ def test_a_cut_call_is_no_call_and_a_stop_string_is_found_before_the_parser(toke
     cut = Choice(0, tokenizer, TextOptions(), parser=Shouting())
     cut.accept(step(byte_ids(tokenizer, b"A1"), last=True))
     assert cut.finish_reason == "length"
-    stopped = Choice(0, tokenizer, TextOptions(stop=["Bc"]), parser=Shouting())
+    stopped = Choice(0, tokenizer, TextOptions(stop=StopSet(["Bc"])), parser=Shouting())
     assert stopped.accept(step(byte_ids(tokenizer, b"ABcD")))
     assert stopped.take().parts == [TextDelta("A")]
     assert stopped.finish_reason == "stop"

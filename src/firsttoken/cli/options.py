@@ -203,6 +203,14 @@ _OPTIONS = [
     ),
     _option(_LIMITS, "--max-n", type=_AT_LEAST_1, help="Most answers a request may ask for."),
     _option(_LIMITS, "--max-logprobs", type=click.IntRange(0), help="Most logprobs a token may carry."),
+    _option(_LIMITS, "--max-stop", type=click.IntRange(0), help="Most stop strings of a request."),
+    _option(_LIMITS, "--max-stop-length", type=click.IntRange(0), help="Most characters of its stop strings together."),
+    _option(
+        _LIMITS,
+        "--scheduling-policy",
+        type=click.Choice(["fcfs", "priority"]),
+        help="fcfs runs requests as they arrive and refuses their priority; priority runs low ones first.",
+    ),
     _option(
         _LIMITS,
         "--truncate",

@@ -197,7 +197,7 @@ def _token_ids(rows: Many[PlanRow], first: Ints) -> tuple[Ints, list[int], list[
 def _prompt_logprobs(rows: Many[PlanRow], first: Ints) -> list[PromptLogprobs]:
     wanted = []
     for i, row in enumerate(rows):
-        count = row.seq.request.sampling.prompt_logprobs
+        count = row.seq.prompt_logprobs
         end = min(row.end, row.seq.num_prompt_tokens - 1)
         if count is None or row.start >= end:
             continue

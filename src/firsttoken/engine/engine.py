@@ -156,7 +156,7 @@ class Engine:
             order=self._order,
             stop_ids=stop_ids,
         )
-        if sampling.prompt_logprobs is not None:
+        if seq.prompt_logprobs is not None:
             self._prompt_logprobs[seq] = [None] * seq.num_prompt_tokens
         return seq
 

@@ -180,7 +180,7 @@ class Scheduler:
             seq = self.waiting[0]
             assert not seq.num_in_flight, "a preempted sequence waits for its token before it runs again"
             known = len(seq.token_ids)
-            reads_cache = seq.request.sampling.prompt_logprobs is None  # else every position's logits are wanted
+            reads_cache = seq.prompt_logprobs is None  # else every position's logits are wanted
             matched = self.pool.match_prefix(seq) if self._slots and reads_cache else []
             # Running sequences grow: without a block to spare for each, one would soon be preempted.
             headroom = len(self.running)

@@ -46,6 +46,11 @@ class Sequence:
     last_token: float | None = None
 
     @property
+    def prompt_logprobs(self) -> int | None:
+        """How many of each prompt token are wanted; the first of a request's sequences scores for all of them."""
+        return self.request.sampling.prompt_logprobs if self.index == 0 else None
+
+    @property
     def num_known(self) -> int:
         """Tokens that exist, whether or not the host has seen them yet."""
         return len(self.token_ids) + self.num_in_flight

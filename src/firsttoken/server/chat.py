@@ -14,7 +14,7 @@ from firsttoken.server import turn
 from firsttoken.server.answer_parts import Answer
 from firsttoken.server.answers import ClientGone, answer
 from firsttoken.server.choice import Choice, Piece
-from firsttoken.server.logprobs import TokenNames, chat_logprobs
+from firsttoken.server.logprobs import TokenNames, chat_logprobs, prompt_logprobs_object
 from firsttoken.server.parsing import parse, read_object
 from firsttoken.server.schemas.chat import ChatRequest
 from firsttoken.server.service import Service
@@ -41,23 +41,33 @@ async def _respond(
     names = TokenNames(service.tokenizer, as_ids=bool(body.return_tokens_as_token_ids))
     format_logprobs = partial(chat_logprobs, names=names) if body.logprobs else None
     if body.stream:
-        chunks = ChatChunks(identity, include_usage=body.include_usage, logprobs=format_logprobs)
+        chunks = ChatChunks(
+            identity,
+            include_usage=body.include_usage,
+            logprobs=format_logprobs,
+            running=generation.read_usage if body.continuous_usage else None,
+            prompt=started.prompt_ids if body.return_token_ids else None,
+        )
         return EventStream(generation, chunks, headers)
     if not await generation.finish(request.receive):
         return ClientGone()
     choices: list[dict[str, Any]] = []
     for choice in generation.choices:
         piece = choice.take()
-        choices.append(
-            {
-                "index": choice.index,
-                "message": _message(choice, piece),
-                "logprobs": format_logprobs(piece.entries) if format_logprobs else None,
-                "finish_reason": choice.finish_reason,
-            }
-        )
-    fields = identity.fields("chat.completion")
-    return answer(msgspec.json.encode({**fields, "choices": choices, "usage": usage_object(generation.usage)}), headers)
+        fields = {
+            "index": choice.index,
+            "message": _message(choice, piece),
+            "logprobs": format_logprobs(piece.entries) if format_logprobs else None,
+            "finish_reason": choice.finish_reason,
+        }
+        choices.append(fields | ({"token_ids": piece.token_ids} if body.return_token_ids else {}))
+    whole = {**identity.fields("chat.completion"), "choices": choices, "usage": usage_object(generation.usage)}
+    if body.prompt_logprobs is not None:
+        scored = generation.runs[0].prompt_logprobs
+        whole["prompt_logprobs"] = prompt_logprobs_object(scored, body.prompt_logprobs, TokenNames(service.tokenizer))
+    if body.return_token_ids:
+        whole["prompt_token_ids"] = started.prompt_ids
+    return answer(msgspec.json.encode(whole), headers)
 
 
 def _message(choice: Choice, piece: Piece) -> dict[str, Any]:

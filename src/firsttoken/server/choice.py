@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from firsttoken.detokenizer import Detokenizer
 from firsttoken.errors import RequestError, Unavailable
 from firsttoken.server.answer_parts import AnswerParser, Part, merged
 from firsttoken.server.error_handlers import EngineFault
-from firsttoken.stop_strings import StopStrings
+from firsttoken.stop_strings import StopSet, StopStrings
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.types import FinishReason, SequenceOutput, TokenLogprob
 
@@ -31,11 +31,12 @@ class TokenEntry:
 class TextOptions:
     """How tokens become text."""
 
-    stop: Sequence[str] = ()
+    stop: StopSet | None = None
     min_tokens: int = 0  # stop strings are looked for in the text from this token on
     include_stop: bool = False  # the stop string, or the stop id's text, stays in the answer
     skip_special_tokens: bool = True
     generates: bool = True  # False: the request only wants its prompt back
+    token_ids: bool = False  # the tokens' ids are wanted too
 
 
 @dataclass(slots=True)
@@ -45,6 +46,7 @@ class Piece:
     text: str  # of a choice without a parser
     entries: list[TokenEntry]  # empty unless logprobs were asked for
     parts: Sequence[Part] = ()  # of a choice with a parser
+    token_ids: list[int] = field(default_factory=list)  # all so far and not yet taken, where asked for
 
 
 class Entries:
@@ -106,11 +108,12 @@ class Choice:
         self.error: RequestError | None = None
         self._options = options
         self._detokenizer = Detokenizer(tokenizer, skip_special_tokens=options.skip_special_tokens)
-        self._stops = StopStrings(options.stop, include=options.include_stop) if options.stop else None
+        self._stops = StopStrings(options.stop, include=options.include_stop) if options.stop is not None else None
         table = tokenizer.shown_bytes if options.skip_special_tokens else tokenizer.all_bytes
         self._entries = Entries(table) if wants_logprobs else None
         self._texts: list[str] = [echo] if echo else []
         self._parts: list[Part] = []
+        self._ids: list[int] = []
         self._awaits_prompt = awaits_prompt  # nothing is taken before the prompt's own tokens are there
         self._chars = 0  # let through, without the echo
         self._over = False  # the text ended before the engine's tokens did
@@ -118,7 +121,7 @@ class Choice:
     @property
     def ready(self) -> bool:
         """Whether there is something to take."""
-        something = self._texts or self._parts or (self._entries and self._entries.ready)
+        something = self._texts or self._parts or (self._entries and self._entries.ready) or (self.done and self._ids)
         return not self._awaits_prompt and bool(something)
 
     @property
@@ -136,6 +139,8 @@ class Choice:
         last = len(output.token_ids) - 1
         for i, token_id in enumerate(output.token_ids):
             self.tokens += 1
+            if self._options.token_ids:
+                self._ids.append(token_id)
             if ended_by_id and i == last:
                 break  # the end id is counted and not shown
             if self._entries is not None:
@@ -172,6 +177,7 @@ class Choice:
         self._texts = []
         if self._parts:
             piece.parts, self._parts = merged(self._parts), []
+        piece.token_ids, self._ids = self._ids, []
         if self._entries is not None:
             piece.entries, self._entries.ready = self._entries.ready, []
         return piece

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,13 +13,13 @@ from starlette.responses import Response
 
 from firsttoken.errors import InvalidRequest
 from firsttoken.server.answers import ClientGone, answer, truncation_header
-from firsttoken.server.choice import Choice, TextOptions, TokenEntry
-from firsttoken.server.generation import Generation, Run
+from firsttoken.server.choice import Choice, TokenEntry
+from firsttoken.server.generation import Generation, PromptEntries, Run
 from firsttoken.server.limits import MAX_CHOICES
-from firsttoken.server.logprobs import CompletionLogprobs, TokenNames
+from firsttoken.server.logprobs import CompletionLogprobs, TokenNames, prompt_logprobs_object
 from firsttoken.server.parsing import parse, read_object
 from firsttoken.server.prompts import Encoded, Room
-from firsttoken.server.sampling import check_counts, sampling_params
+from firsttoken.server.sampling import check_bounds, check_scores, sampling_params, text_options
 from firsttoken.server.schemas.completions import CompletionRequest, Prompt
 from firsttoken.server.service import Service
 from firsttoken.server.sse import CompletionChunks, EventStream, Identity, usage_object
@@ -36,7 +37,7 @@ async def completions(service: Service, request: Request) -> Response:
     parsed = await parse(CompletionRequest, json_body, COMPLETIONS, strict_fields=service.config.strict_fields)
     body = parsed.body
     model = service.check_model(body.model, info)
-    n = check_counts(body, service.config, logprobs=body.logprobs, field="logprobs")
+    n = check_bounds(body, service.config, logprobs=body.logprobs, field="logprobs")
     if body.best_of is not None and body.best_of != n:
         raise InvalidRequest(
             "'best_of' is not supported by this server unless it equals 'n'; leave it out.",
@@ -51,10 +52,8 @@ async def completions(service: Service, request: Request) -> Response:
         )
     encoded = [await _encode(service, body, prompt, info) for prompt in body.prompt]
     identity = service.identity("cmpl", model, info)
-    runs = [
-        _Builder(service.tokenizer, body, n).run(f"{identity.response_id}-{i}", i, encoded[i], info, arrival)
-        for i in range(len(encoded))
-    ]
+    builder = _Builder(service.tokenizer, body, n)
+    runs = [builder.run(f"{identity.response_id}-{i}", i, prompt, info, arrival) for i, prompt in enumerate(encoded)]
     generation = Generation(service.backend, runs, streams=bool(body.stream))
     await generation.start()
     headers = parsed.headers | truncation_header(sum(prompt.dropped for prompt in encoded))
@@ -70,38 +69,35 @@ async def _encode(service: Service, body: CompletionRequest, prompt: Prompt, inf
 
 
 class _Builder:
-    """Makes the run of one prompt."""
+    """Makes the run of each prompt."""
 
     def __init__(self, tokenizer: Tokenizer, body: CompletionRequest, n: int) -> None:
         self._tokenizer = tokenizer
         self._body = body
         self._n = n
+        self._options = text_options(body, generates=body.max_tokens != 0)
 
     def run(self, request_id: str, place: int, prompt: Encoded, info: EngineInfo, arrival: float) -> Run:
         body = self._body
-        generates = body.max_tokens != 0
-        prompt_logprobs = body.logprobs if body.echo else None
+        echoed = body.logprobs if body.echo else None
+        check_scores(len(prompt.ids), echoed, "logprobs")
+        check_scores(len(prompt.ids), body.prompt_logprobs, "prompt_logprobs")
+        asked = [each for each in (echoed, body.prompt_logprobs) if each is not None]
+        prompt_logprobs = max(asked) if asked else None
         sampling = self._sampling(info, len(prompt.ids), prompt_logprobs)
-        options = TextOptions(
-            stop=body.stop or (),
-            min_tokens=sampling.min_tokens,
-            include_stop=bool(body.include_stop_str_in_output),
-            skip_special_tokens=body.skip_special_tokens is not False,
-            generates=generates,
-        )
         echo = self._tokenizer.decode(prompt.ids) if body.echo else ""
         choices = [
             Choice(
                 place * self._n + i,
                 self._tokenizer,
-                options,
+                self._options,
                 wants_logprobs=body.logprobs is not None,
                 echo=echo,
-                awaits_prompt=prompt_logprobs is not None,
+                awaits_prompt=echoed is not None,
             )
             for i in range(self._n)
         ]
-        if not generates and prompt_logprobs is None:
+        if not self._options.generates and prompt_logprobs is None:
             for choice in choices:
                 choice.end_unstarted()
         work = GenerateRequest(
@@ -113,7 +109,8 @@ class _Builder:
             cache_salt=body.cache_salt,
             arrival=arrival,
         )
-        return Run(request=work, choices=choices, prompt_entries=self._entries_of(prompt.ids))
+        entries = None if echoed is None else self._entries_of(prompt.ids, echoed)
+        return Run(request=work, choices=choices, prompt_entries=entries)
 
     def _sampling(self, info: EngineInfo, prompt_tokens: int, prompt_logprobs: int | None) -> SamplingParams:
         """A prompt's log-probabilities come with a first token, so one is generated even where none is wanted."""
@@ -123,18 +120,24 @@ class _Builder:
             least = max(_DEFAULT_MAX_TOKENS, body.min_tokens or 0)
             wanted = min(least, info.max_model_len - prompt_tokens)
         return sampling_params(
-            body, info, max_tokens=max(1, wanted), logprobs=body.logprobs, prompt_logprobs=prompt_logprobs
+            body,
+            info,
+            self._tokenizer,
+            max_tokens=max(1, wanted),
+            logprobs=body.logprobs,
+            prompt_logprobs=prompt_logprobs,
         )
 
-    def _entries_of(self, ids: Sequence[int]) -> Any:
+    def _entries_of(self, ids: Sequence[int], count: int) -> PromptEntries:
         table = self._tokenizer.shown_bytes
 
         def entries(logprobs: list[TokenLogprob | None]) -> list[TokenEntry]:
             return [
-                TokenEntry(token_id, table[token_id], logprob) for token_id, logprob in zip(ids, logprobs, strict=True)
+                TokenEntry(token_id, table[token_id], each and replace(each, top=each.top[:count]))
+                for token_id, each in zip(ids, logprobs, strict=True)
             ]
 
-        return entries if self._body.echo and self._body.logprobs is not None else None
+        return entries
 
 
 async def _respond(
@@ -154,21 +157,33 @@ async def _respond(
     wants_logprobs = body.logprobs is not None
     if body.stream:
         chunks = CompletionChunks(
-            identity, include_usage=body.include_usage, logprobs=format_logprobs if wants_logprobs else None
+            identity,
+            include_usage=body.include_usage,
+            logprobs=format_logprobs if wants_logprobs else None,
+            running=generation.read_usage if body.continuous_usage else None,
+            prompts=_prompts_by_choice(generation) if body.return_token_ids else None,
         )
         return EventStream(generation, chunks, headers)
     if not await generation.finish(request.receive):
         return ClientGone()
     choices: list[dict[str, Any]] = []
-    for choice in generation.choices:
+    plain = TokenNames(service.tokenizer)
+    for run, choice in ((run, choice) for run in generation.runs for choice in run.choices):
         piece = choice.take()
-        choices.append(
-            {
-                "index": choice.index,
-                "text": piece.text,
-                "logprobs": format_logprobs(choice, piece.entries) if wants_logprobs else None,
-                "finish_reason": choice.finish_reason,
-            }
-        )
-    fields = identity.fields("text_completion")
-    return answer(msgspec.json.encode({**fields, "choices": choices, "usage": usage_object(generation.usage)}), headers)
+        fields: dict[str, Any] = {
+            "index": choice.index,
+            "text": piece.text,
+            "logprobs": format_logprobs(choice, piece.entries) if wants_logprobs else None,
+            "finish_reason": choice.finish_reason,
+        }
+        if body.prompt_logprobs is not None:
+            fields["prompt_logprobs"] = prompt_logprobs_object(run.prompt_logprobs, body.prompt_logprobs, plain)
+        if body.return_token_ids:
+            fields |= {"prompt_token_ids": run.request.prompt_token_ids, "token_ids": piece.token_ids}
+        choices.append(fields)
+    whole = {**identity.fields("text_completion"), "choices": choices, "usage": usage_object(generation.usage)}
+    return answer(msgspec.json.encode(whole), headers)
+
+
+def _prompts_by_choice(generation: Generation) -> dict[int, list[int]]:
+    return {choice.index: run.request.prompt_token_ids for run in generation.runs for choice in run.choices}

@@ -27,6 +27,7 @@ class Run:
     request: GenerateRequest
     choices: list[Choice]
     prompt_entries: PromptEntries | None = None  # given where the prompt's own logprobs are wanted
+    prompt_logprobs: list[TokenLogprob | None] | None = None  # once they are there
     cached_tokens: int = 0
     submitted: bool = False
 
@@ -45,9 +46,11 @@ class _RunSink:
         try:
             if output.index == 0:  # the others find what the first one has just computed
                 run.cached_tokens = output.num_cached_tokens
-            if output.prompt_logprobs is not None and run.prompt_entries is not None:
-                for each in run.choices:
-                    each.prepend_prompt(run.prompt_entries(output.prompt_logprobs))
+            if output.prompt_logprobs is not None:
+                run.prompt_logprobs = output.prompt_logprobs
+                if run.prompt_entries is not None:
+                    for each in run.choices:
+                        each.prepend_prompt(run.prompt_entries(output.prompt_logprobs))
             if choice.accept(output):
                 self._backend.stop(run.request.request_id, output.index)
         except Exception:
@@ -99,6 +102,10 @@ class Generation:
             sum(choice.tokens for choice in self.choices),
             sum(run.cached_tokens for run in self.runs),
         )
+
+    def read_usage(self) -> Usage:
+        """`usage`, for who asks again and again."""
+        return self.usage
 
     async def start(self) -> None:
         """Returns once the engine has accepted every prompt. Raises what the backend raises, with none left behind."""

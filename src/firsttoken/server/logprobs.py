@@ -7,6 +7,7 @@ from typing import Any
 
 from firsttoken.server.choice import TokenEntry
 from firsttoken.tokenizer import Tokenizer
+from firsttoken.types import TokenLogprob
 
 _FLOOR = -9999.0  # JSON has no infinity
 
@@ -55,6 +56,25 @@ def chat_logprobs(entries: list[TokenEntry], names: TokenNames) -> dict[str, Any
             }
         )
     return {"content": content, "refusal": None}
+
+
+def prompt_logprobs_object(
+    logprobs: list[TokenLogprob | None] | None, count: int, names: TokenNames
+) -> list[dict[str, Any] | None] | None:
+    """vLLM's form: for each token of the prompt {id: {logprob, rank, decoded_token}} of itself and the likeliest."""
+    if logprobs is None:
+        return None
+    return [None if each is None else _scores(each, count, names) for each in logprobs]
+
+
+def _scores(logprob: TokenLogprob, count: int, names: TokenNames) -> dict[str, Any]:
+    ranked = [(logprob.token_id, logprob.logprob, logprob.rank)]
+    others = enumerate(logprob.top[:count], 1)
+    ranked += [(token_id, value, rank) for rank, (token_id, value) in others if token_id != logprob.token_id]
+    return {
+        str(token_id): {"logprob": _finite(value), "rank": rank, "decoded_token": names.of(token_id)}
+        for token_id, value, rank in ranked
+    }
 
 
 class CompletionLogprobs:

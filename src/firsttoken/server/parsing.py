@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails, from_json
 from starlette.requests import Request
 
 from firsttoken.errors import InvalidRequest
-from firsttoken.server.schemas.sampling import WrongField
+from firsttoken.server.schemas.sampling import StreamOptions, WrongField
 from firsttoken.server.unsupported import MESSAGE, STREAM_OPTIONS, Neutral, refuse_unsupported
 
 log = logging.getLogger("firsttoken.server")
@@ -140,7 +140,7 @@ def _unknown_inside(schema: type[BaseModel], fields: dict[str, Any]) -> list[str
     unknown: list[str] = []
     options = fields.get("stream_options")
     if "stream_options" in schema.model_fields and isinstance(options, dict):
-        rest = {name: value for name, value in options.items() if name != "include_usage"}
+        rest = {name: value for name, value in options.items() if name not in StreamOptions.model_fields}
         unknown += refuse_unsupported(rest, STREAM_OPTIONS, "stream_options.")
     messages = fields.get("messages")
     if "messages" in schema.model_fields and isinstance(messages, list):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from firsttoken.config import ServerConfig
 from firsttoken.errors import InvalidRequest
+from firsttoken.server.choice import TextOptions
+from firsttoken.server.limits import MAX_PROMPT_SCORES
 from firsttoken.server.prompts import check_ids
 from firsttoken.server.schemas.sampling import CompletionFields, SamplingFields
+from firsttoken.stop_strings import StopSet
+from firsttoken.tokenizer import Tokenizer
 from firsttoken.types import EngineInfo, SamplingParams
 
 _GREEDY_BELOW = 1e-5  # a temperature this low would only overflow
@@ -30,6 +36,7 @@ def default_sampling_params(info: EngineInfo) -> dict[str, float]:
 def sampling_params(
     body: SamplingFields,
     info: EngineInfo,
+    tokenizer: Tokenizer,
     *,
     max_tokens: int | None,
     logprobs: int | None,
@@ -40,6 +47,8 @@ def sampling_params(
         check_ids(body.stop_token_ids, info, "stop_token_ids")
     if body.logit_bias:
         check_ids(list(body.logit_bias), info, "logit_bias")
+    if body.allowed_token_ids:
+        check_ids(body.allowed_token_ids, info, "allowed_token_ids")
     if max_tokens is not None and (body.min_tokens or 0) > max_tokens:
         raise InvalidRequest(
             f"Invalid 'min_tokens': expected at most the {max_tokens} tokens of the answer, but got {body.min_tokens}.",
@@ -63,6 +72,8 @@ def sampling_params(
         presence_penalty=number("presence_penalty", body.presence_penalty),
         frequency_penalty=number("frequency_penalty", body.frequency_penalty),
         logit_bias=body.logit_bias or {},
+        allowed_token_ids=tuple(body.allowed_token_ids or ()),
+        bad_words=_bad_words(body.bad_words or (), tokenizer),
         max_tokens=max_tokens,
         min_tokens=body.min_tokens or 0,
         stop_token_ids=tuple(body.stop_token_ids or ()),
@@ -72,17 +83,57 @@ def sampling_params(
     )
 
 
-def check_counts(body: CompletionFields, config: ServerConfig, *, logprobs: int | None, field: str) -> int:
-    """The number of choices a prompt. Raises InvalidRequest where it, or the alternatives asked for, are too many."""
+def text_options(body: CompletionFields, *, generates: bool = True) -> TextOptions:
+    """How the answer's tokens become text."""
+    return TextOptions(
+        stop=StopSet(body.stop) if body.stop else None,
+        min_tokens=body.min_tokens or 0,
+        include_stop=bool(body.include_stop_str_in_output),
+        skip_special_tokens=body.skip_special_tokens is not False,
+        generates=generates,
+        token_ids=bool(body.return_token_ids),
+    )
+
+
+def check_bounds(body: CompletionFields, config: ServerConfig, *, logprobs: int | None, field: str) -> int:
+    """The number of choices a prompt. Raises InvalidRequest where something is more than this server gives."""
     n = body.n or 1
-    if n > config.max_n:
-        raise _too_large("n", n, config.max_n)
-    if logprobs is not None and logprobs > config.max_logprobs:
-        raise _too_large(field, logprobs, config.max_logprobs)
+    stops = body.stop or ()
+    for name, value, limit in (
+        ("n", n, config.max_n),
+        (field, logprobs or 0, config.max_logprobs),
+        ("prompt_logprobs", body.prompt_logprobs or 0, config.max_logprobs),
+    ):
+        if value > limit:
+            raise _invalid(name, f"expected a value <= {limit}, but got {str(value)[:20]}")
+    if len(stops) > config.max_stop:
+        raise _invalid("stop", f"expected at most {config.max_stop} strings, but got {len(stops)}")
+    if sum(map(len, stops)) > config.max_stop_length:
+        raise _invalid("stop", f"expected at most {config.max_stop_length} characters in all")
+    if body.priority and config.scheduling_policy == "fcfs":
+        raise InvalidRequest(
+            "'priority' is not supported by this server unless it is 0: requests run in the order of their arrival.",
+            param="priority",
+            code="unsupported_parameter",
+        )
     return n
 
 
-def _too_large(field: str, value: int, limit: int) -> InvalidRequest:
-    return InvalidRequest(
-        f"Invalid '{field}': expected a value <= {limit}, but got {str(value)[:20]}.", param=field, code="invalid_value"
-    )
+def check_scores(prompt_tokens: int, each: int | None, field: str) -> None:
+    """Raises InvalidRequest where a prompt's log-probabilities would fill the memory."""
+    if each is not None and prompt_tokens * (each + 1) > MAX_PROMPT_SCORES:
+        most = MAX_PROMPT_SCORES // prompt_tokens - 1
+        raise _invalid(field, f"with {prompt_tokens} tokens of prompt it may be at most {most}")
+
+
+def _bad_words(words: Sequence[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    """Each word as it begins a text and as it follows a space, in the tokenizer's own spelling."""
+    if not words:
+        return ()
+    spellings = [spelling for word in words for spelling in (word, f" {word.lstrip()}")]
+    encoded = tokenizer.encode_batch(spellings, add_special_tokens=False, parse_special=False)
+    return tuple(dict.fromkeys(tuple(ids) for ids in encoded if ids))
+
+
+def _invalid(field: str, sentence: str) -> InvalidRequest:
+    return InvalidRequest(f"Invalid '{field}': {sentence}.", param=field, code="invalid_value")

@@ -23,6 +23,7 @@ from firsttoken.server.generation import Generation, Usage, until_disconnect
 
 _encode = msgspec.json.Encoder().encode
 _DONE = b"data: [DONE]\n\n"
+_NO_LOGPROBS = b'},"logprobs":null,"finish_reason":null'  # between a delta and the end of its choice
 # JSON leaves these as they are, and clients that cut lines as Unicode does would cut an event in two.
 _LINE_ENDS = tuple((char.encode(), b"\\u%04x" % ord(char)) for char in "\x85\u2028\u2029")
 
@@ -64,6 +65,9 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     }
 
 
+ReadUsage = Callable[[], Usage]
+
+
 class Chunks(Protocol):
     """The events of one kind of answer."""
 
@@ -84,14 +88,23 @@ class Chunks(Protocol):
 class _Frame:
     """The bytes around a choice: all that is the same in every chunk of a request."""
 
-    def __init__(self, identity: Identity, kind: str, include_usage: bool) -> None:
+    def __init__(self, identity: Identity, kind: str, include_usage: bool, running: ReadUsage | None) -> None:
+        """`running`: every chunk carries the usage so far."""
         fields = _encode(identity.fields(kind))[:-1]
         self._head = b"data: " + fields + b',"choices":['
         self._include_usage = include_usage
-        self.tail = b"]" + (b',"usage":null' if include_usage else b"") + b"}\n\n"
+        self._running = running
+        self._usage = b',"usage":null}\n\n' if include_usage else b"}\n\n"
 
     def opens(self, index: int) -> bytes:
         return self._head + b'{"index":%d,' % index
+
+    def closes(self, token_ids: list[int] | None = None, more: bytes = b"") -> bytes:
+        """The end of a choice, and of its chunk; `more` are fields of the chunk."""
+        end = b"}]" if token_ids is None else b',"token_ids":' + _encode(token_ids) + b"}]"
+        if self._running is None:
+            return end + more + self._usage
+        return end + more + b',"usage":' + _encode(usage_object(self._running())) + b"}\n\n"
 
     def closing(self, usage: Usage) -> bytes:
         if not self._include_usage:
@@ -111,37 +124,47 @@ class ChatChunks:
         *,
         include_usage: bool = False,
         logprobs: Callable[[list[TokenEntry]], Any] | None = None,
+        running: ReadUsage | None = None,
+        prompt: list[int] | None = None,
     ) -> None:
-        self._frame = _Frame(identity, "chat.completion.chunk", include_usage)
+        """`running`: every chunk carries the usage so far. `prompt`: ids to tell, and each piece's after them."""
+        self._frame = _Frame(identity, "chat.completion.chunk", include_usage, running)
         self._logprobs = logprobs
+        self._prompt = prompt
         self._before: dict[int, bytes] = {}
-        self._after = b'},"logprobs":null,"finish_reason":null}' + self._frame.tail
+        self._changes = running is not None or prompt is not None or logprobs is not None
+        self._same = _NO_LOGPROBS + self._frame.closes()  # what follows a delta, chunk for chunk
 
     def opening(self, choice: Choice) -> bytes:
         opens = self._frame.opens(choice.index)
         self._before[choice.index] = opens + b'"delta":{"content":'
         content = b'""' if choice.parser is None else b"null"  # there may come none
-        return opens + b'"delta":{"role":"assistant","content":' + content + self._after
+        told = self._prompt is not None and choice.index == 0
+        more = b',"prompt_token_ids":' + _encode(self._prompt) if told else b""
+        return opens + b'"delta":{"role":"assistant","content":' + content + _NO_LOGPROBS + self._frame.closes(more=more)
 
     def piece(self, choice: Choice, piece: Piece) -> bytes:
         if choice.parser is not None:
             return self._parts(choice, piece)
-        start = self._before[choice.index] + json_text(piece.text)
-        return start + (self._after if self._logprobs is None else self._after_with(self._logprobs(piece.entries)))
+        return self._before[choice.index] + json_text(piece.text) + self._after(piece)
 
     def _parts(self, choice: Choice, piece: Piece) -> bytes:
         opens = self._frame.opens(choice.index) + b'"delta":{'
-        first = self._after if self._logprobs is None else self._after_with(self._logprobs(piece.entries))
         deltas = [_delta(part) for part in piece.parts] or [b""]
-        return b"".join([opens + delta + (self._after if i else first) for i, delta in enumerate(deltas)])
+        rest = _NO_LOGPROBS + self._frame.closes()
+        return b"".join([opens + delta + (rest if i else self._after(piece)) for i, delta in enumerate(deltas)])
 
-    def _after_with(self, logprobs: Any) -> bytes:
-        return b'},"logprobs":' + _encode(logprobs) + b',"finish_reason":null}' + self._frame.tail
+    def _after(self, piece: Piece) -> bytes:
+        if not self._changes:
+            return self._same
+        logprobs = b"null" if self._logprobs is None else _encode(self._logprobs(piece.entries))
+        ids = None if self._prompt is None else piece.token_ids
+        return b'},"logprobs":' + logprobs + b',"finish_reason":null' + self._frame.closes(ids)
 
     def ending(self, choice: Choice) -> bytes:
         reason = _encode(choice.finish_reason)
         opens = self._frame.opens(choice.index)
-        return opens + b'"delta":{},"logprobs":null,"finish_reason":' + reason + b"}" + self._frame.tail
+        return opens + b'"delta":{},"logprobs":null,"finish_reason":' + reason + self._frame.closes()
 
     def closing(self, usage: Usage) -> bytes:
         return self._frame.closing(usage)
@@ -178,26 +201,31 @@ class CompletionChunks:
         *,
         include_usage: bool = False,
         logprobs: Callable[[Choice, list[TokenEntry]], Any] | None = None,
+        running: ReadUsage | None = None,
+        prompts: dict[int, list[int]] | None = None,
     ) -> None:
-        self._frame = _Frame(identity, "text_completion", include_usage)
+        """`running` as for `ChatChunks`. `prompts`: each choice's ids to tell, and each piece's after them."""
+        self._frame = _Frame(identity, "text_completion", include_usage, running)
         self._logprobs = logprobs
+        self._prompts = prompts
         self._before: dict[int, bytes] = {}
-        self._after = b',"logprobs":null,"finish_reason":null}' + self._frame.tail
 
     def opening(self, choice: Choice) -> bytes:
-        self._before[choice.index] = self._frame.opens(choice.index) + b'"text":'
-        return b""
+        before = self._before[choice.index] = self._frame.opens(choice.index) + b'"text":'
+        if self._prompts is None:
+            return b""
+        ids = b',"prompt_token_ids":' + _encode(self._prompts[choice.index])
+        return before + b'"","logprobs":null,"finish_reason":null' + ids + self._frame.closes()
 
     def piece(self, choice: Choice, piece: Piece) -> bytes:
-        start = self._before[choice.index] + json_text(piece.text)
-        if self._logprobs is None:
-            return start + self._after
-        logprobs = _encode(self._logprobs(choice, piece.entries))
-        return start + b',"logprobs":' + logprobs + b',"finish_reason":null}' + self._frame.tail
+        logprobs = b"null" if self._logprobs is None else _encode(self._logprobs(choice, piece.entries))
+        after = b',"logprobs":' + logprobs + b',"finish_reason":null'
+        ids = None if self._prompts is None else piece.token_ids
+        return self._before[choice.index] + json_text(piece.text) + after + self._frame.closes(ids)
 
     def ending(self, choice: Choice) -> bytes:
         reason = _encode(choice.finish_reason)
-        return self._before[choice.index] + b'"","logprobs":null,"finish_reason":' + reason + b"}" + self._frame.tail
+        return self._before[choice.index] + b'"","logprobs":null,"finish_reason":' + reason + self._frame.closes()
 
     def closing(self, usage: Usage) -> bytes:
         return self._frame.closing(usage)

@@ -38,7 +38,7 @@ async def tokenize(service: Service, request: Request) -> Response:
         options: dict[str, Any] = {
             "add_generation_prompt": body.opens_a_turn,
             "continue_final_message": bool(body.continue_final_message),
-            **template_variables(body.chat_template_kwargs),
+            **template_variables(body.chat_template_kwargs, service.tokenizer),
         }
         messages = [message.for_template() for message in body.messages]
         encode = partial(service.tokenizer.encode_chat, messages, limit=limit, **options)

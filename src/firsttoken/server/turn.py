@@ -7,16 +7,18 @@ from typing import Any
 
 from firsttoken.errors import InvalidRequest
 from firsttoken.server.answers import truncation_header
-from firsttoken.server.choice import Choice, TextOptions
+from firsttoken.server.choice import Choice
 from firsttoken.server.generation import Generation, Run
 from firsttoken.server.prompts import Encoded, Room
-from firsttoken.server.sampling import check_counts, sampling_params
+from firsttoken.server.sampling import check_bounds, check_scores, sampling_params, text_options
 from firsttoken.server.schemas.chat import ChatRequest
 from firsttoken.server.service import Service
 from firsttoken.server.sse import Identity
+from firsttoken.tokenizer import Tokenizer
 from firsttoken.types import EngineInfo, GenerateRequest
 
 _RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "continue_final_message", "limit", "self"})
+_MAX_NAME = 100  # characters of a name that are said back
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,10 @@ class Turn:
     identity: Identity
     headers: dict[str, str]
 
+    @property
+    def prompt_ids(self) -> list[int]:
+        return self.generation.runs[0].request.prompt_token_ids
+
 
 async def start(service: Service, body: ChatRequest, info: EngineInfo, *, prefix: str, arrival: float) -> Turn:
     """Returns once the engine has accepted the request; `prefix` begins the answer's id.
@@ -34,10 +40,18 @@ async def start(service: Service, body: ChatRequest, info: EngineInfo, *, prefix
     Raises InvalidRequest, ModelNotFound, QueueFull or Unavailable.
     """
     model = service.check_model(body.model, info)
-    n = check_counts(body, service.config, logprobs=body.top_logprobs, field="top_logprobs")
+    n = check_bounds(body, service.config, logprobs=body.top_logprobs, field="top_logprobs")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    sampling = sampling_params(body, info, max_tokens=body.answer_tokens, logprobs=logprobs)
+    sampling = sampling_params(
+        body,
+        info,
+        service.tokenizer,
+        max_tokens=body.answer_tokens,
+        logprobs=logprobs,
+        prompt_logprobs=body.prompt_logprobs,
+    )
     encoded = await _encode(service, body, info)
+    check_scores(len(encoded.ids), body.prompt_logprobs, "prompt_logprobs")
     identity = service.identity(prefix, model, info)
     work = GenerateRequest(
         request_id=identity.response_id,
@@ -48,12 +62,7 @@ async def start(service: Service, body: ChatRequest, info: EngineInfo, *, prefix
         cache_salt=body.cache_salt,
         arrival=arrival,
     )
-    options = TextOptions(
-        stop=body.stop or (),
-        min_tokens=sampling.min_tokens,
-        include_stop=bool(body.include_stop_str_in_output),
-        skip_special_tokens=body.skip_special_tokens is not False,
-    )
+    options = text_options(body)
     choices = [Choice(i, service.tokenizer, options, wants_logprobs=logprobs is not None) for i in range(n)]
     generation = Generation(service.backend, [Run(request=work, choices=choices)], streams=bool(body.stream))
     await generation.start()
@@ -69,17 +78,27 @@ async def _encode(service: Service, body: ChatRequest, info: EngineInfo) -> Enco
         room,
         add_generation_prompt=body.opens_a_turn,
         continue_final_message=bool(body.continue_final_message),
-        **template_variables(body.chat_template_kwargs),
+        **template_variables(body.chat_template_kwargs, service.tokenizer),
     )
 
 
-def template_variables(given: dict[str, Any] | None) -> dict[str, Any]:
-    """Raises InvalidRequest for names that are the server's own."""
-    taken = sorted(_RESERVED & set(given or ()))
-    if taken:
+def template_variables(given: dict[str, Any] | None, tokenizer: Tokenizer) -> dict[str, Any]:
+    """What `chat_template_kwargs` sets. Raises InvalidRequest for names that the model's template does not read.
+
+    Not to think is what every model without such a switch does anyway.
+    """
+    variables: dict[str, Any] = {}
+    for name, value in (given or {}).items():
+        if name in _RESERVED:
+            reason = f"'{name[:_MAX_NAME]}' is not a template's variable to set; use the field itself"
+        elif name in tokenizer.template_variables:
+            variables[name] = value
+            continue
+        elif value is None or (name == "enable_thinking" and value is False):
+            continue
+        else:
+            reason = f"this model's chat template reads no '{name[:_MAX_NAME]}'; leave it out"
         raise InvalidRequest(
-            f"Invalid 'chat_template_kwargs': '{taken[0]}' is not a template's variable to set; use the field itself.",
-            param="chat_template_kwargs",
-            code="invalid_value",
+            f"Invalid 'chat_template_kwargs': {reason}.", param="chat_template_kwargs", code="invalid_value"
         )
-    return given or {}
+    return variables

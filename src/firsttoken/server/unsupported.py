@@ -15,8 +15,6 @@ ANYTHING: Neutral = (object(),)  # it cannot change an answer here
 
 _SHARED: dict[str, Neutral] = {
     "user": ANYTHING,
-    "allowed_token_ids": (),
-    "bad_words": ([],),
     "detokenize": (True,),
     "guided_choice": (),
     "guided_grammar": (),
@@ -25,10 +23,7 @@ _SHARED: dict[str, Neutral] = {
     "kv_transfer_params": (),
     "length_penalty": (1.0, 1),
     "logits_processors": ([],),
-    "prompt_logprobs": (),
     "repetition_detection": (),
-    "return_token_ids": (False,),
-    "spaces_between_special_tokens": (True,),
     "structured_outputs": (),
     "use_beam_search": (False,),
     "vllm_xargs": ({},),
@@ -75,7 +70,7 @@ MESSAGE: dict[str, Neutral] = {
     "parsed": ANYTHING,
 }
 
-STREAM_OPTIONS: dict[str, Neutral] = {"continuous_usage_stats": (False,), "include_obfuscation": (False,)}
+STREAM_OPTIONS: dict[str, Neutral] = {"include_obfuscation": (False,)}
 
 
 def is_neutral(value: Any, neutral: Neutral) -> bool:

@@ -6,7 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
-from firsttoken.server.limits import MAX_LOGIT_BIAS, MAX_NAME, MAX_STOP_IDS, MAX_STOP_LENGTH, MAX_STOPS
+from firsttoken.server.limits import (
+    MAX_ALLOWED_IDS,
+    MAX_BAD_WORDS,
+    MAX_LOGIT_BIAS,
+    MAX_NAME,
+    MAX_STOP_IDS,
+)
 
 MAX_SEED = 2**63 - 1
 
@@ -29,12 +35,8 @@ def _as_stop_list(value: Any) -> Any:
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
         raise ValueError("expected a string or a list of strings")
-    if len(stops) > MAX_STOPS:
-        raise ValueError(f"expected at most {MAX_STOPS} strings, but got {len(stops)}")
     if any(not stop for stop in stops):
         raise ValueError("a stop string may not be empty")
-    if any(len(stop) > MAX_STOP_LENGTH for stop in stops):
-        raise ValueError(f"a stop string may have at most {MAX_STOP_LENGTH} characters")
     return stops
 
 
@@ -64,11 +66,13 @@ LogitBias = Annotated[
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "number"}}),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+BadWord = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 TokenCount = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class StreamOptions(Fields):
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class SamplingFields(Fields):
@@ -92,6 +96,9 @@ class SamplingFields(Fields):
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    allowed_token_ids: Annotated[list[int], Field(min_length=1, max_length=MAX_ALLOWED_IDS)] | None = None
+    bad_words: Annotated[list[BadWord], Field(max_length=MAX_BAD_WORDS)] | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
     cache_salt: Name | None = None
     priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
@@ -110,6 +117,8 @@ class CompletionFields(SamplingFields):
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1)] | None = None
     return_tokens_as_token_ids: bool | None = None
+    return_token_ids: bool | None = None
+    prompt_logprobs: Annotated[int, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
     def _stream_options_need_a_stream(self) -> CompletionFields:
@@ -117,6 +126,16 @@ class CompletionFields(SamplingFields):
             raise WrongField("stream_options", "it needs `stream` to be true")
         return self
 
+    @model_validator(mode="after")
+    def _a_stream_carries_no_prompt_logprobs(self) -> CompletionFields:
+        if self.prompt_logprobs is not None and self.stream:
+            raise WrongField("prompt_logprobs", "a stream does not carry them; leave out `stream`")
+        return self
+
     @property
     def include_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def continuous_usage(self) -> bool:
+        return self.include_usage and bool(self.stream_options and self.stream_options.continuous_usage_stats)
