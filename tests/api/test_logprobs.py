@@ -118,7 +118,7 @@ def test_a_prompt_is_scored_in_vllms_form_on_both_endpoints(server: LiveServer, 
     for choice in body["choices"]:
         first, *others = choice["prompt_logprobs"]
         assert first is None
-        assert [list(scores)[0] for scores in others] == [str(prompt[i]) for i in range(1, len(prompt))]
+        assert [next(iter(scores)) for scores in others] == [str(prompt[i]) for i in range(1, len(prompt))]
         assert others[0][str(prompt[1])] == {"logprob": -0.5, "rank": 1, "decoded_token": "b"}
         assert all(len(scores) == 2 for scores in others)
         assert others[1][str(prompt[2])]["decoded_token"] == "\\xe4"

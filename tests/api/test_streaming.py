@@ -86,7 +86,9 @@ def test_usage_comes_last_and_alone_where_it_was_asked_for(server: LiveServer) -
 def test_every_chunk_carries_the_usage_so_far_where_it_was_asked_for(server: LiveServer, path: str) -> None:
     server.says("abc")
     server.backend.pace = 0.02
-    body: dict[str, Any] = {"prompt": "Hi"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "Hi"}]}
+    body: dict[str, Any] = (
+        {"prompt": "Hi"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "Hi"}]}
+    )
     options = {"include_usage": True, "continuous_usage_stats": True}
     chunks = server.stream(path, stream_options=options, n=2, **body)
     counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]

@@ -158,8 +158,9 @@ class Requests(RuleBasedStateMachine):
             assert not ended or self.failing
         if asked.sampling.prompt_logprobs is not None and (ids or ended == ["length"]):
             scored = outputs[0].prompt_logprobs
-            expected_ids = [None, *asked.prompt_token_ids[1:]] if index == 0 else None
-            assert (scored and [one and one.token_id for one in scored]) == expected_ids
+            assert (scored is None) == (index != 0)
+            if scored is not None:
+                assert [one and one.token_id for one in scored] == [None, *asked.prompt_token_ids[1:]]
             assert all(output.prompt_logprobs is None for output in outputs[1:])
 
 

@@ -168,7 +168,7 @@ async def _respond(
         return ClientGone()
     choices: list[dict[str, Any]] = []
     plain = TokenNames(service.tokenizer)
-    for run, choice in ((run, choice) for run in generation.runs for choice in run.choices):
+    for run, choice in generation.choices_with_runs:
         piece = choice.take()
         fields: dict[str, Any] = {
             "index": choice.index,
@@ -186,4 +186,4 @@ async def _respond(
 
 
 def _prompts_by_choice(generation: Generation) -> dict[int, list[int]]:
-    return {choice.index: run.request.prompt_token_ids for run in generation.runs for choice in run.choices}
+    return {choice.index: run.request.prompt_token_ids for run, choice in generation.choices_with_runs}

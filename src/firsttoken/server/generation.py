@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from starlette.types import Receive
@@ -84,6 +84,10 @@ class Generation:
 
     def __post_init__(self) -> None:
         self.choices = [choice for run in self.runs for choice in run.choices]
+
+    @property
+    def choices_with_runs(self) -> Iterator[tuple[Run, Choice]]:
+        return ((run, choice) for run in self.runs for choice in run.choices)
 
     @property
     def done(self) -> bool:

@@ -141,7 +141,9 @@ class ChatChunks:
         content = b'""' if choice.parser is None else b"null"  # there may come none
         told = self._prompt is not None and choice.index == 0
         more = b',"prompt_token_ids":' + _encode(self._prompt) if told else b""
-        return opens + b'"delta":{"role":"assistant","content":' + content + _NO_LOGPROBS + self._frame.closes(more=more)
+        return (
+            opens + b'"delta":{"role":"assistant","content":' + content + _NO_LOGPROBS + self._frame.closes(more=more)
+        )
 
     def piece(self, choice: Choice, piece: Piece) -> bytes:
         if choice.parser is not None:
