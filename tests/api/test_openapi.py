@@ -1,0 +1,146 @@
+"""`/openapi.json` is true: what is sent and answered is what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+from tests.api.live_server import LiveServer, live_server
+
+from firsttoken.tokenizer import Tokenizer
+
+
+class Document:
+    """The server's document, and whether answers keep to it."""
+
+    def __init__(self, server: LiveServer) -> None:
+        self.whole: dict[str, Any] = server.client.get("/openapi.json").json()
+
+    def resolve(self, node: dict[str, Any]) -> dict[str, Any]:
+        while "$ref" in node:
+            at: Any = self.whole
+            for step in node["$ref"].removeprefix("#/").split("/"):
+                at = at[step]
+            node = at
+        return node
+
+    def check(self, value: object, schema: dict[str, Any]) -> None:
+        Draft202012Validator({**schema, "components": self.whole["components"]}).validate(value)
+
+    def holds_for(self, path: str, response: httpx.Response) -> None:
+        """The status, the content type and the body are among those that the path's operation names."""
+        (operation,) = self.whole["paths"][path].values()
+        answer = self.resolve(operation["responses"][str(response.status_code)])
+        kind = response.headers["content-type"].partition(";")[0]
+        schema = answer["content"][kind]["schema"]
+        if kind == "text/event-stream":
+            events = [event.removeprefix("data: ") for event in response.text.split("\n\n") if event]
+            assert events
+            for event in events:
+                if event != "[DONE]":
+                    self.check(json.loads(event), schema["properties"]["data"]["contentSchema"])
+        elif kind == "application/json":
+            self.check(response.json(), schema)
+        for name in answer.get("headers", {}):
+            assert name.lower() in response.headers
+
+
+@pytest.fixture(scope="module")
+def document(shared_server: LiveServer) -> Document:
+    return Document(shared_server)
+
+
+def references(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "$ref":
+                yield value
+            yield from references(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from references(item)
+
+
+def test_every_reference_of_the_document_leads_somewhere(document: Document) -> None:
+    found = set(references(document.whole))
+    assert found
+    for reference in found:
+        assert document.resolve({"$ref": reference})
+
+
+def test_bodies_are_described_by_the_schemas_that_check_them(document: Document) -> None:
+    chat = document.whole["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]
+    assert chat["schema"] == {"$ref": "#/components/schemas/ChatRequest"}
+    schemas = document.whole["components"]["schemas"]
+    assert {"messages", "temperature", "top_k"} <= set(schemas["ChatRequest"]["properties"])
+    assert "Message" in schemas
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/version", "/metrics", "/v1/models"])
+def test_what_is_read_is_as_described(server: LiveServer, document: Document, path: str) -> None:
+    document.holds_for(path, server.client.get(path))
+    server.backend.state = "loading"
+    document.holds_for(path, server.client.get(path))
+
+
+def test_a_model_and_its_absence_are_as_described(server: LiveServer, document: Document) -> None:
+    for name in ("tiny", "nobody"):
+        document.holds_for("/v1/models/{name}", server.client.get(f"/v1/models/{name}"))
+
+
+CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
+USAGE = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", CHAT),
+        ("/v1/chat/completions", CHAT | {"logprobs": True, "top_logprobs": 3, "n": 2}),
+        ("/v1/chat/completions", CHAT | USAGE),
+        ("/v1/chat/completions", CHAT | {"stream": True, "logprobs": True, "top_logprobs": 3, "n": 2}),
+        ("/v1/chat/completions", CHAT | {"temperature": -1}),
+        ("/v1/chat/completions", CHAT | {"model": "nobody"}),
+        ("/v1/completions", {"prompt": "Hi"}),
+        ("/v1/completions", {"prompt": ["Hi", "Ho"], "n": 2, "logprobs": 2, "echo": True}),
+        ("/v1/completions", {"prompt": "Hi", **USAGE}),
+        ("/v1/completions", {"prompt": "Hi", "stream": True, "logprobs": 2, "echo": True}),
+        ("/v1/completions", {}),
+        ("/tokenize", {"prompt": "Hi", "return_token_strs": True}),
+        ("/tokenize", CHAT),
+        ("/tokenize", {"prompt": 1}),
+        ("/detokenize", {"tokens": [10, 11]}),
+        ("/detokenize", {"tokens": ["x"]}),
+    ],
+)
+def test_what_is_answered_is_as_described(
+    server: LiveServer, document: Document, path: str, body: dict[str, Any]
+) -> None:
+    document.holds_for(path, server.client.post(path, json=body))
+    server.next_is_right()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_failures_are_as_described(server: LiveServer, document: Document, stream: bool) -> None:
+    server.backend.fails_after = 2
+    document.holds_for("/v1/chat/completions", server.chat(stream=stream))
+    server.backend.fails_after = None
+    server.backend.capacity = 0
+    document.holds_for("/v1/completions", server.complete(stream=stream))
+    server.backend.state = "draining"
+    document.holds_for("/v1/completions", server.complete(stream=stream))
+
+
+def test_refusals_before_any_route_are_as_described(tokenizer: Tokenizer) -> None:
+    with live_server(tokenizer, api_keys=("secret",), max_body_bytes=1000) as server:
+        path = "/v1/completions"
+        refused = server.complete()
+        server.client.headers["authorization"] = "Bearer secret"
+        document = Document(server)
+        document.holds_for(path, refused)
+        document.holds_for(path, server.complete("a" * 2000))
+        document.holds_for(path, server.client.post(path, json={}, headers={"x": "a" * 40_000}))
