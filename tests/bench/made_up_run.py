@@ -114,7 +114,7 @@ def scenario(
 
 def intruder(draw: random.Random) -> ScenarioResult:
     """Sixteen decoding streams and a long prompt that stalls them."""
-    load = LoadSpec(arrivals="trace", trace=[0.0] * 16 + [0.1], requests=17)
+    load = LoadSpec(concurrency=16, requests=17, held=1, held_until=8)
     records = [
         request(f"b{n}", "intruder", 1000.0, 0.03, 0.004, 80, draw, group="background", stream=n) for n in range(16)
     ]
@@ -124,8 +124,6 @@ def intruder(draw: random.Random) -> ScenarioResult:
         ]
         record.ended = record.chunks[-1].at
     records.append(request("a", "intruder", 1000.1, 0.997, 0.0045, 24, draw, group="arrival", stream=16))
-    for record in records:
-        record.intended = record.sent - 0.0002
     return ScenarioResult(
         name="intruder",
         scenario="intruder",

@@ -116,3 +116,14 @@ def test_no_pairs_and_an_empty_folder_are_said_in_a_sentence(tmp_path: Path) -> 
     (tmp_path / "ab.json").write_text("{")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_experiment(tmp_path)
+
+
+def test_keys_in_the_commands_are_used_and_neither_kept_nor_told(tmp_path: Path) -> None:
+    a, b = "serve --api-key s3cret", "serve --api-key s3cret --fast"
+    servers = Servers({a: 0.004, b: 0.004})
+    told: list[Event] = []
+    found = run_ab(open_experiment(tmp_path, a, b, pairs=1, seed=1), tmp_path, servers, told.append)
+    assert {command for command, _, _ in servers.runs} == {a, b}
+    assert "s3cret" not in f"{told} {found.notes} {(tmp_path / 'ab.json').read_text()}"
+    assert found.notes[0] == "A: serve --api-key …"
+    assert open_experiment(tmp_path, a, b, pairs=1).a == a  # another session goes on with it

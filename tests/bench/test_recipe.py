@@ -13,7 +13,7 @@ from firsttoken.bench.scenario import UNIQUE, FixedDialogues, Parts, RandomPromp
 from firsttoken.bench.scenarios import SHORT_SET, built_in, choose, plan
 from firsttoken.errors import ConfigError
 
-LATE = Arrival(tokens=1, output_tokens=1, after_seconds=1.0)
+LATE = Arrival(tokens=1, output_tokens=1)
 
 
 def recipe(**changes: object) -> Recipe:
@@ -66,10 +66,11 @@ def test_an_arrival_comes_after_the_streams_and_is_told_apart() -> None:
     built = build(
         recipe(
             load=LoadSpec(concurrency=3, warm_up=2),
-            arrival=Arrival(tokens=9000, output_tokens=8, after_seconds=1.5),
+            arrival=Arrival(tokens=9000, output_tokens=8, after_chunks=3),
         )
     )
-    assert built.loads == [LoadSpec(arrivals="trace", trace=[0.0, 0.0, 0.0, 1.5], requests=4, warm_up=2)]
+    assert built.loads == [LoadSpec(concurrency=3, requests=4, warm_up=2, held=1, held_until=3)]
+    assert built.loads[0].label == "3 in flight, then 1"
     assert isinstance(built.workload, Parts)
     assert built.workload.counts == [3, 1]
     first, second = built.workload.workloads

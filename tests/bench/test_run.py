@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from tests.bench.scripted_server import Refusal, ScriptedServer, Seen, Step, answer, hang_up, in_thread, role, say
 
+from firsttoken.bench.arrival_check import judge_arrivals
 from firsttoken.bench.events import Event, Progress, ScenarioFinished, ScenarioStarted
 from firsttoken.bench.metrics import ttft
-from firsttoken.bench.records import STOPPED, Check, LoadSpec, RunResult, Sample, ServerIdentity
+from firsttoken.bench.records import STOPPED, Check, LoadSpec, RunResult, Sample, ScenarioResult, ServerIdentity
 from firsttoken.bench.result_file import load_result
 from firsttoken.bench.run import BenchSpec, run_scenarios
 from firsttoken.bench.scenario import Dialogue, FixedDialogues, Parts, RandomPrompts, Scenario, Turn, Workload
@@ -120,21 +121,55 @@ def test_dialogues_grow_and_keep_scripted_replies() -> None:
     assert [(r.turn, r.prompt_tokens) for r in found.scenarios[0].records][:3] == [(0, 6), (1, 8), (2, 11)]
 
 
-def test_a_long_prompt_arrives_among_decoding_streams_in_a_group_of_its_own() -> None:
-    workload = Parts(
-        counts=[3, 1],
-        workloads=[
-            RandomPrompts(input_tokens=8, output_tokens=20, group="background"),
-            RandomPrompts(input_tokens=64, output_tokens=2, group="arrival"),
-        ],
-    )
-    load = LoadSpec(arrivals="trace", trace=[0.0, 0.0, 0.0, 0.05])
-    with in_thread(plain) as server:
-        (point,) = run(server, scenario("intruder", load, workload=workload)).scenarios
+INTRUDER = Parts(
+    counts=[3, 1],
+    workloads=[
+        RandomPrompts(input_tokens=8, output_tokens=60, group="background"),
+        RandomPrompts(input_tokens=64, output_tokens=2, group="arrival"),
+    ],
+)
+
+
+def intruded(waits: Sequence[float | None]) -> ScenarioResult:
+    """Three streams over two processes, with these seconds to their first tokens (None: refused), and a long prompt."""
+    waiting = list(waits)
+
+    def script_for(server: ScriptedServer) -> Callable[[Seen], Sequence[Step] | Refusal]:
+        def script(seen: Seen) -> Sequence[Step] | Refusal:
+            wait = waiting.pop(0) if len(seen.body["prompt"]) == 8 else 0.02
+            if wait is None:
+                return Refusal(503, {"error": {"message": "full"}})
+            texts = [" w"] * seen.body["max_tokens"]
+            return answer(texts, first=wait, each=0.004, prompt=server.prompt_tokens(seen))
+
+        return script
+
+    load = LoadSpec(concurrency=3, requests=4, held=1, held_until=5)
+    with in_thread(script_for) as server:
+        (point,) = run(server, scenario("intruder", load, workload=INTRUDER)).scenarios
+    return point
+
+
+def test_a_long_prompt_arrives_when_every_stream_of_every_process_is_decoding() -> None:
+    point = intruded([0.02, 0.05, 0.15])
     assert {group: found.attempted for group, found in point.group_metrics.items()} == {"background": 3, "arrival": 1}
     (late,) = [r for r in point.records if r.group == "arrival"]
+    streams = [r for r in point.records if r.group == "background"]
     assert late.prompt_tokens == 64
-    assert late.sent - min(r.sent for r in point.records) == pytest.approx(0.05, abs=0.04)
+    assert {r.client for r in streams} == {0, 1}
+    assert 0 < late.sent - max(r.chunks[4].at for r in streams) < 0.1
+    assert [check.level for check in judge_arrivals(point, RunResult())] == ["ok"]
+
+
+def test_a_long_prompt_that_never_meets_all_streams_still_arrives_and_is_flagged() -> None:
+    (check,) = judge_arrivals(intruded([0.02, 0.02, 0.6]), RunResult())
+    assert (check.level, check.text[:36]) == ("flag", "Only 1 of 3 streams were decoding wh")
+
+
+def test_a_stream_that_is_refused_does_not_hold_the_long_prompt_up() -> None:
+    point = intruded([0.02, None, 0.02])
+    assert [r.error for r in point.records if r.group == "arrival"] == [None]
+    assert [r.error for r in point.records if r.group == "background"].count(None) == 2
 
 
 def test_a_duration_ends_a_closed_loop() -> None:

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from firsttoken.bench.records import Check, Chunk, LoadSpec, RequestRecord, ScenarioResult
-from firsttoken.bench.scenario import Cache
+from firsttoken.bench.records import Cache, Check, Chunk, LoadSpec, RequestRecord, ScenarioResult
 from firsttoken.bench.self_check import check_scenario
 
 

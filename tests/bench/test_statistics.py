@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from firsttoken.bench.statistics import (
     MINIMUM_PAIRS,
     PairedRatio,
     flip_p,
-    median_interval,
     paired_ratio,
     t_quantile,
 )
@@ -108,19 +106,3 @@ def test_a_verdict_follows_from_interval_margin_and_direction(
     result: PairedRatio, lower_is_better: bool, expected: str
 ) -> None:
     assert result.verdict(lower_is_better=lower_is_better, margin=0.02) == expected
-
-
-def test_a_medians_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
-    draw = np.random.default_rng(5)
-    covered = 0
-    for _ in range(200):
-        low, high = median_interval(draw.lognormal(0.0, 0.5, 40).tolist(), resamples=400)
-        covered += low <= 1.0 <= high
-    assert 0.90 <= covered / 200 <= 0.99
-
-
-def test_a_medians_interval_is_the_same_for_the_same_values_and_needs_enough() -> None:
-    values = [float(i) for i in range(20)]
-    assert median_interval(values) == median_interval(values)
-    with pytest.raises(ValueError, match="at least 5"):
-        median_interval(values[:4])

@@ -51,12 +51,12 @@ def test_a_title_says_which_of_its_lengths_were_changed() -> None:
     assert recipe.title_zh.endswith("（此处输出 24）")
 
 
-def test_a_trace_is_replayed_as_it_is_written(tmp_path: Path) -> None:
+def test_a_trace_is_replayed_from_its_first_time_on(tmp_path: Path) -> None:
     path = tmp_path / "trace.txt"
-    path.write_text("0\n0.5\n2\n")
+    path.write_text("10\n10.5  # a remark\n12\n")
     assert build(own_recipe(Wanted(trace=path))).loads[0].trace == [0.0, 0.5, 2.0]
-    path.write_text("1\n0.5\n")
-    with pytest.raises(ConfigError, match="ascending seconds"):
+    path.write_text("1\nsoon\n")
+    with pytest.raises(ConfigError, match=r"line 2 of .* is not a time in seconds: 'soon'"):
         own_recipe(Wanted(trace=path))
 
 

@@ -45,6 +45,7 @@ def test_a_card_is_measured_once_a_month(tmp_path: Path) -> None:
     assert len(probe.commands) == 1
     assert gpu_ceilings(H200, cache, date(2027, 1, 20), probe).measured_on == "2027-01-20"
     assert probe.commands[-1][-1] == "0"
+    assert probe.commands[-1][1] == "-P"  # nothing in the user's folder is taken for a module of ours
 
 
 def test_another_card_or_driver_or_a_wish_measures_again(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from firsttoken.bench.compare import MARGIN, Comparison, compare_pairs
 from firsttoken.bench.events import Event, Note
+from firsttoken.bench.key_hiding import hide_keys
 from firsttoken.bench.records import RunResult
 from firsttoken.bench.result_file import load_result, requests_path
 from firsttoken.bench.run import BenchSpec, Judge, Monitor, run_scenarios
@@ -34,11 +35,15 @@ class Experiment(msgspec.Struct, kw_only=True, frozen=True):
     """What is compared; the same in every session that adds to it."""
 
     schema: str = SCHEMA
-    a: str  # server commands
+    a: str  # server commands; on disk and on screen without their keys
     b: str
     pairs: int = 8
     seed: int = 0  # of the order, and of the prompts: pair i draws its own from it, the same for both sides
     margin: float = MARGIN  # within which the sides count as the same
+
+    def shown(self) -> Experiment:
+        """Without keys, as it is written and told."""
+        return msgspec.structs.replace(self, a=hide_keys(self.a), b=hide_keys(self.b))
 
     def order(self) -> list[tuple[Side, Side]]:
         """Which side goes first in each pair: either one in half of the pairs, in random order."""
@@ -64,12 +69,12 @@ def open_experiment(
         seed = known.seed if known is not None else random.SystemRandom().getrandbits(53)
     wanted = Experiment(a=a, b=b, pairs=pairs, seed=seed, margin=margin)
     if known is not None:
-        names = [name for name in ("a", "b", "pairs", "seed") if getattr(known, name) != getattr(wanted, name)]
+        names = [name for name in ("a", "b", "pairs", "seed") if getattr(known, name) != getattr(wanted.shown(), name)]
         if names:
             theirs = ", ".join(f"{name} {getattr(known, name)!r}" for name in names)
             raise ConfigError(f"{folder} holds another experiment ({theirs}): choose another --out.")
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / _PLAN, msgspec.json.format(msgspec.json.encode(wanted), indent=1) + b"\n")
+    _write(folder / _PLAN, msgspec.json.format(msgspec.json.encode(wanted.shown()), indent=1) + b"\n")
     return wanted
 
 
@@ -90,7 +95,7 @@ def run_ab(
             _forget(_result_path(folder, number, side))
         for side in sides:
             command = experiment.a if side == "a" else experiment.b
-            tell(Note(f"pair {number} of {experiment.pairs}, {side.upper()}: {command}"))
+            tell(Note(f"pair {number} of {experiment.pairs}, {side.upper()}: {hide_keys(command)}"))
             measure(command, _prompt_seed(experiment.seed, number), _result_path(folder, number, side))
         _write(_mark(folder, number), f"{' '.join(sides)}\n".encode())
     return compare_folder(folder)

@@ -17,7 +17,7 @@ def judge_arrivals(scenario: ScenarioResult, run: RunResult) -> list[Check]:
     if met == len(streams):
         return [Check(name="arrival", level="ok", text=f"All {met} streams were decoding when the long prompt came.")]
     text = (
-        f"Only {met} of {len(streams)} streams were decoding when the long prompt came: change when it comes "
-        "(arrival.after_seconds in a scenario file), or give the streams longer answers."
+        f"Only {met} of {len(streams)} streams were decoding when the long prompt came: the server did not run all of "
+        "them at once (lower --concurrency), or their answers are too short (raise --output-len)."
     )
     return [Check(name="arrival", level="fail" if met == 0 else "flag", text=text)]

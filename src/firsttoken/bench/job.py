@@ -43,6 +43,8 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
     first: int = 0  # without `numbers`: dialogues first, first + step, ... until the duration is over
     step: int = 1
     duration: float | None = None  # seconds after the start in which a dialogue may begin
+    held: list[int] = []  # dialogues beside the slots' that go out at `Go`
+    tells_after: int = 0  # chunks after which each of the slots' dialogues is told as `Decoding`; 0: none is
     arrivals: list[Arrival] = []
     sampling: dict[str, float] = {}
 
@@ -51,6 +53,10 @@ class Start(msgspec.Struct, tag="start"):
     """All processes have their prompts ready: begin at this time, seconds of `time.monotonic()`."""
 
     at: float
+
+
+class Go(msgspec.Struct, tag="go"):
+    """All dialogues of all processes are decoding (or over): send what was held."""
 
 
 class Cancel(msgspec.Struct, tag="cancel"):
@@ -71,6 +77,10 @@ class SelfTest(msgspec.Struct, tag="self_test"):
 
 class Prepared(msgspec.Struct, tag="prepared"):
     pass
+
+
+class Decoding(msgspec.Struct, tag="decoding"):
+    """A dialogue has had its first chunks, or is over and never will."""
 
 
 class Done(msgspec.Struct, tag="done"):
@@ -97,8 +107,8 @@ class Broken(msgspec.Struct, tag="broken"):
     text: str
 
 
-ToClient = Run | SelfTest | Start | Cancel
-FromClient = Prepared | Done | Tested | Finished | Broken
+ToClient = Run | SelfTest | Start | Go | Cancel
+FromClient = Prepared | Decoding | Done | Tested | Finished | Broken
 
 _encode = msgspec.json.Encoder().encode
 _to_client = msgspec.json.Decoder(ToClient)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-_KEY = re.compile(r"""((?:--api-key|[A-Z_]*API_KEY|[A-Z_]*TOKEN)(?:=|\s+))("[^"]*"|'[^']*'|\S+)""")
+_FLAG = r"--(?:[a-z]+[-_])*(?:api[-_]key|token|password|secret)"  # --api-key, --api_key, --admin-api-key, --hf-token
+_VARIABLE = r"\b[A-Z_]*(?:API_KEY|TOKEN|PASSWORD|SECRET)"
+_KEY = re.compile(rf"""((?:{_FLAG}|{_VARIABLE})(?:=|\s+)|\bBearer\s+)("[^"]*"|'[^']*'|[^\s"']+)""")
 
 
 def hide_keys(command: str) -> str:
-    """The command with `…` in place of what follows --api-key, or is given to a variable such as OPENAI_API_KEY."""
+    """The command with `…` in place of what follows flags such as --api-key and variables such as HF_TOKEN."""
     return _KEY.sub(r"\1…", command)

@@ -31,8 +31,18 @@ _TICK = 0.02  # seconds between looks at how late the event loop is
 class LoadGenerator:
     """Plays one job. `prepare` makes the prompts; `play` sends them."""
 
-    def __init__(self, job: Job, client: HttpClient, emit: Emit, token_ends: TokenEnds | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        client: HttpClient,
+        emit: Emit,
+        token_ends: TokenEnds | None = None,
+        tell_decoding: Callable[[], None] = lambda: None,
+    ) -> None:
         self._job = job
+        self._tell_decoding = tell_decoding
+        self._told: set[int] = set()  # dialogues that have had their first chunks
+        self._go = asyncio.Event()
         self._client = client
         self._emit = emit
         self._token_ends = token_ends
@@ -44,7 +54,7 @@ class LoadGenerator:
     def prepare(self) -> None:
         """Makes the prompts and first bodies, so that nothing but sending happens while the clock runs."""
         job = self._job
-        numbers = [arrival.number for arrival in job.arrivals] or job.numbers
+        numbers = [arrival.number for arrival in job.arrivals] or [*job.numbers, *job.held]
         if not numbers:
             guess = min(_PREPARED, 32 * len(job.streams))
             numbers = [job.first + place * job.step for place in range(guess)]
@@ -68,6 +78,8 @@ class LoadGenerator:
                     numbers = self._numbers()
                     for stream in job.streams:
                         group.create_task(self._slot(stream, numbers, start))
+                    for number in job.held:
+                        group.create_task(self._held(number))
         finally:
             watch.cancel()
 
@@ -82,11 +94,26 @@ class LoadGenerator:
         for number in numbers:
             if duration is not None and time.monotonic() >= start + duration:
                 return
-            if await self._dialogue(number, stream, None):
+            answered = await self._dialogue(number, stream, None)
+            self._decodes(number)  # it may have ended before its first chunks
+            if answered:
                 failures = 0
             else:  # a server that refuses at once must not be asked ten thousand times a second
                 await asyncio.sleep(min(_PAUSE * 2**failures, _LONGEST_PAUSE))
                 failures = min(failures + 1, 16)
+
+    def _decodes(self, number: int) -> None:
+        if self._job.tells_after and number not in self._told:
+            self._told.add(number)
+            self._tell_decoding()
+
+    def go(self) -> None:
+        """All are decoding: what was held goes out."""
+        self._go.set()
+
+    async def _held(self, number: int) -> None:
+        await self._go.wait()
+        await self._dialogue(number, number, None)
 
     async def _arrive(self, arrival: Arrival, start: float) -> None:
         due = start + arrival.at
@@ -128,7 +155,7 @@ class LoadGenerator:
             ignore_eos=turn.ignore_eos,
             prompt_tokens_intended=turn.prompt_tokens,
         )
-        answer = StreamAnswer(record, self._token_ends)
+        answer = StreamAnswer(record, self._token_ends, tells_after=job.tells_after, tell=lambda: self._decodes(number))
         path = "/v1/completions" if turn.prompt is not None else "/v1/chat/completions"
         try:
             await self._client.post(path, body, answer)

@@ -61,7 +61,7 @@ class Player:
 
     def _phase(self, phase: Phase, load: LoadSpec, scenario: Scenario, result: ScenarioResult) -> None:
         jobs = self._jobs(phase, load, scenario, result.name)
-        numbers = [number for job in jobs for number in [*job.numbers, *(arrival.number for arrival in job.arrivals)]]
+        numbers = [number for job in jobs for number in [*job.numbers, *job.held, *(a.number for a in job.arrivals)]]
         planned = sum(turns_of(scenario.workload, number) for number in numbers) or None
         count = _Count()
 
@@ -107,15 +107,17 @@ class Player:
         if load.requests is None and load.duration is None:
             raise ConfigError(f"scenario {name!r} needs a number of requests or a duration")
         if load.requests is not None:
-            slots = min(slots, load.requests)
+            slots = min(slots, load.requests - load.held)
         count = min(self._pool.size, slots)
         jobs: list[Job] = []
         for place in range(count):
             streams = list(range(place, slots, count))
-            numbers = [] if load.requests is None else list(range(first + place, first + load.requests, count))
+            end = first + (load.requests or 0)
+            numbers = list(range(first + place, end - load.held, count))
+            held = list(range(end - load.held, end)) if place == 0 else []
             job = self._job(
                 phase, scenario, name, place, streams=streams, numbers=numbers, first=first + place, step=count,
-                duration=load.duration,
+                duration=load.duration, held=held, tells_after=load.held_until if load.held else 0,
             )  # fmt: skip
             jobs.append(job)
         return jobs
@@ -133,6 +135,8 @@ class Player:
         first: int = 0,
         step: int = 1,
         duration: float | None = None,
+        held: list[int] | None = None,
+        tells_after: int = 0,
     ) -> Job:
         return Job(
             target=self._target,
@@ -148,6 +152,8 @@ class Player:
             first=first,
             step=step,
             duration=duration,
+            held=held or [],
+            tells_after=tells_after,
             sampling=scenario.sampling,
         )
 

@@ -28,10 +28,11 @@ class PromptSource:
         """Where warm-up's `count` numbers begin: far from the measured ones.
 
         Given dialogues are taken from the end of their list, so that the measured ones from its beginning are new to
-        the server's prefix cache where the list is long enough; parts begin at their first.
+        the server's prefix cache where the list is long enough; of parts the last ones are taken too, so that a long
+        prompt at their end is warmed up.
         """
         end = _MANY * cycle_length(self._workload)
-        return end - count if isinstance(self._workload, FixedDialogues) else end
+        return end if isinstance(self._workload, RandomPrompts) else end - count
 
     def dialogue(self, number: int) -> Dialogue:
         workload = self._workload

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from firsttoken.bench.prompt_files import read_jsonl, read_sharegpt
-from firsttoken.bench.records import LoadSpec
-from firsttoken.bench.scenario import Cache, Dialogue, FixedDialogues, Parts, RandomPrompts, Scenario, Turn, Workload
+from firsttoken.bench.records import Cache, LoadSpec
+from firsttoken.bench.scenario import Dialogue, FixedDialogues, Parts, RandomPrompts, Scenario, Turn, Workload
 from firsttoken.errors import ConfigError
 
 _MARGIN = 64  # tokens left for a chat template and for tokenizers that disagree about a text
@@ -38,11 +38,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One more request, of group "arrival", that comes while the others (group "background") are decoding."""
+    """One more request, of group "arrival", that comes when all the others (group "background") are decoding."""
 
     tokens: int  # of a generated prompt
     output_tokens: int
-    after_seconds: float  # from the moment at which the others are sent
+    after_chunks: int = 8  # that each of the others has had by then
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,6 +107,7 @@ def check(recipe: Recipe) -> None:
         "load.requests": load.requests,
         "load.duration": load.duration,
         "arrival.tokens": arrival.tokens if arrival else None,
+        "arrival.after_chunks": arrival.after_chunks if arrival else None,
         "concurrencies": min(recipe.concurrencies, default=None),
         "rates": min(recipe.rates, default=None),
     }
@@ -119,8 +120,8 @@ def check(recipe: Recipe) -> None:
         raise ConfigError(f"{where}: {load.arrivals} arrivals need load.rate, in requests a second.")
     if recipe.concurrencies and recipe.rates:
         raise ConfigError(f"{where} sweeps concurrencies or rates, not both.")
-    if arrival is not None and (prompt.tokens is None or load.concurrency is None):
-        raise ConfigError(f"{where}: an arrival comes among prompt.tokens prompts at load.concurrency.")
+    if arrival is not None and (prompt.tokens is None or load.concurrency is None or recipe.concurrencies):
+        raise ConfigError(f"{where}: an arrival comes among prompt.tokens prompts at one load.concurrency.")
 
 
 def fit(recipe: Recipe, max_model_len: int | None) -> Fitted:
@@ -217,9 +218,17 @@ def _dialogue(recipe: Recipe, turns: list[RecipeTurn]) -> Dialogue:
 
 def _loads(recipe: Recipe) -> list[LoadSpec]:
     load, arrival = recipe.load, recipe.arrival
-    if arrival is not None and not load.trace:
-        trace = [*[0.0] * (load.concurrency or 1), arrival.after_seconds]
-        return [LoadSpec(arrivals="trace", trace=trace, requests=len(trace), warm_up=load.warm_up)]
+    if arrival is not None:
+        streams = load.concurrency or 1
+        return [
+            LoadSpec(
+                concurrency=streams,
+                requests=streams + 1,
+                warm_up=load.warm_up,
+                held=1,
+                held_until=arrival.after_chunks,
+            )
+        ]
     if recipe.concurrencies:
         return [_closed(load, concurrency) for concurrency in recipe.concurrencies]
     if recipe.rates:

@@ -7,7 +7,7 @@ monotonic start, so that a reader can place it in a day.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,6 +20,7 @@ STOPPED = "the run was stopped before the answer ended"
 Phase = Literal["warm-up", "measured"]
 Arrivals = Literal["poisson", "constant", "trace"]
 Level = Literal["ok", "flag", "fail"]
+Cache = Literal["cold", "reuse", "any"]
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
@@ -69,6 +70,8 @@ class LoadSpec(msgspec.Struct, kw_only=True, frozen=True):
     requests: int | None = None  # measured requests (dialogues, for a scenario of dialogues)
     duration: float | None = None  # seconds in which measured requests may start
     warm_up: int = 0  # dialogues before the measured ones; an open loop's go out like a closed loop's
+    held: int = 0  # of a closed loop's requests: so many, the last ones, go out when all the others are decoding
+    held_until: int = 1  # chunks that each of the others must have had by then
 
     @property
     def open(self) -> bool:
@@ -76,12 +79,12 @@ class LoadSpec(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def label(self) -> str:
-        """Short and stable: "16 in flight", "2/s poisson", "trace of 40"."""
+        """Short and stable: "16 in flight", "16 in flight, then 1", "2/s poisson", "trace of 40"."""
         if self.arrivals == "trace":
             return f"trace of {len(self.trace)}"
         if self.arrivals is not None:
             return f"{self.rate:g}/s {self.arrivals}"
-        return f"{self.concurrency} in flight"
+        return f"{self.concurrency} in flight" + (f", then {self.held}" if self.held else "")
 
 
 class Check(msgspec.Struct, kw_only=True, frozen=True):
@@ -153,6 +156,7 @@ class ScenarioResult(msgspec.Struct, kw_only=True):
     title_zh: str = ""
     sweep: str | None = None  # "concurrency" or "rate" where this is a sweep's point
     load: LoadSpec
+    cache: Cache = "any"  # what the server's prefix cache should have held
     started_wall: float = 0.0  # time.time() at `started`
     started: float = 0.0
     ended: float = 0.0
@@ -197,6 +201,8 @@ class RunResult(msgspec.Struct, kw_only=True):
     server: ServerIdentity = msgspec.field(default_factory=ServerIdentity)
     machine: dict[str, str | float | None] = {}
     ceilings: dict[str, float] = {}
+    bounds: dict[str, Any] = {}  # the `Roofline` that figures are held against, as plain data
+    slo: dict[str, float] = {}  # limits in seconds by metric
     roofline: dict[str, dict[str, float]] = {}  # by scenario name: share of its ceiling by figure
     ready_seconds: float | None = None  # launch to ready
     client_ceiling: float | None = None  # chunks a second over all client processes

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from firsttoken.bench.model_costs import ModelCosts, find_model_costs, read_model_costs
 from firsttoken.bench.records import Check, RunResult, ScenarioResult
 from firsttoken.bench.roofline import Roofline, judge_scenario
@@ -116,29 +118,44 @@ class RooflineJudge:
         self._tokens_per_step = tokens_per_step
         self._costs: ModelCosts | str | None = None
 
+    def prepare(self, run: RunResult) -> None:
+        """Writes the bounds into the run before anything is measured, so that a killed run has them too."""
+        roofline = self._roofline(run)
+        if not isinstance(roofline, str):
+            _write(run, roofline)
+
     def __call__(self, scenario: ScenarioResult, run: RunResult) -> list[Check]:
         """Shares and verdict, or why there are none."""
+        roofline = self._roofline(run)
+        if isinstance(roofline, str):
+            return [Check(name="roofline", level="ok", text=roofline)]
+        scenario.shares, checks = judge_scenario(scenario, roofline)
+        if any(check.level == "fail" for check in checks):
+            # Something else may have slowed the machine down when its ceilings were measured: they get one more try.
+            better = self._ceilings(run.server.details.get("device", ""), again=True)
+            if not isinstance(better, str):
+                roofline = replace(roofline, ceilings=better)
+                scenario.shares, checks = judge_scenario(scenario, roofline)
+        _write(run, roofline)
+        run.roofline[scenario.name] = {share.figure: share.share for share in scenario.shares}
+        return checks
+
+    def _roofline(self, run: RunResult) -> Roofline | str:
+        """The bounds of the run's model on its machine, or one sentence that says why they are not known."""
         card = run.server.details
         if self._costs is None:
             name = card.get("root") or run.model
             self._costs = find_model_costs(name, card, self._from_config, self._kv_element_bytes)
         if isinstance(self._costs, str):
-            return [Check(name="roofline", level="ok", text=self._costs)]
-        device = card.get("device", "")
-        ceilings = self._ceilings(device)
+            return self._costs
+        ceilings = self._ceilings(card.get("device", ""))
         if isinstance(ceilings, str):
-            return [Check(name="roofline", level="ok", text=ceilings)]
+            return ceilings
         if ceilings.read is None:
-            text = f"No ceilings: how fast {ceilings.device} reads is unknown."
-            return [Check(name="roofline", level="ok", text=text)]
-        roofline = Roofline(self._costs, ceilings, self._tokens_per_step)
-        scenario.shares, checks = judge_scenario(scenario, roofline)
-        if any(check.level == "fail" for check in checks):
-            # Something else may have slowed the machine down when its ceilings were measured: they get one more try.
-            better = self._ceilings(device, again=True)
-            if not isinstance(better, str):
-                roofline = replace(roofline, ceilings=better)
-                scenario.shares, checks = judge_scenario(scenario, roofline)
-        run.ceilings = roofline.ceilings.as_figures()
-        run.roofline[scenario.name] = {share.figure: share.share for share in scenario.shares}
-        return checks
+            return f"No ceilings: how fast {ceilings.device} reads is unknown."
+        return Roofline(self._costs, ceilings, self._tokens_per_step)
+
+
+def _write(run: RunResult, roofline: Roofline) -> None:
+    run.ceilings = roofline.ceilings.as_figures()
+    run.bounds = msgspec.to_builtins(roofline)

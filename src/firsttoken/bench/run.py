@@ -103,16 +103,19 @@ def run_scenarios(
     *,
     monitor: Monitor | None = None,
     judges: Sequence[Judge] = (),
+    before: Sequence[Callable[[RunResult], None]] = (),
 ) -> RunResult:
     """Plays every scenario of `spec` and returns the result, which also lies at `spec.out` after each scenario.
 
-    Ctrl-C ends the run early: what was measured is kept, the broken-off scenario with `complete=False`, and
-    KeyboardInterrupt goes on to the caller after the result is on disk. Raises ConfigError and Unavailable where the
-    server cannot be reached or started.
+    `before` is told of the run once its server is known. Ctrl-C ends the run early: what was measured is kept, the
+    broken-off scenario with `complete=False`, and KeyboardInterrupt goes on to the caller after the result is on disk.
+    Raises ConfigError and Unavailable where the server cannot be reached or started.
     """
     with _terminated_as_interrupted(), ExitStack() as stack:
         run = _Run(spec, on_event, monitor, judges, stack)
         run.open_server()
+        for tell in before:
+            tell(run.result)
         run.play_all()
         return run.result
 
@@ -160,6 +163,7 @@ class _Run:
             command=list(spec.command),
             url=self._address.root,
             machine=machine_facts(self._address.root),
+            slo=dict(spec.slo),
             seed=spec.seed if spec.seed is not None else random.SystemRandom().getrandbits(63),
         )
 
@@ -266,6 +270,7 @@ class _Run:
             title_zh=scenario.title_zh,
             sweep=scenario.sweep,
             load=load,
+            cache=scenario.cache,
         )
         self.result.scenarios.append(result)
         player = Player(
@@ -331,7 +336,7 @@ def _point_name(scenario: Scenario, load: LoadSpec) -> str:
 def _in_flight(load: LoadSpec) -> int:
     """Requests that may be in flight at once; an open loop's are taken for those of four seconds."""
     if load.concurrency is not None:
-        return load.concurrency
+        return load.concurrency + load.held
     if load.arrivals == "trace":
         return len(load.trace)
     return max(1, round(4 * (load.rate or 1)))

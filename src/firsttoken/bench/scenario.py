@@ -6,10 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from firsttoken.bench.records import LoadSpec
+from firsttoken.bench.records import Cache, LoadSpec
 
 Endpoint = Literal["chat", "completions", "auto"]
-Cache = Literal["cold", "reuse", "any"]
 
 UNIQUE = "{unique}"
 """In a text of `FixedDialogues`: replaced by 12 letters drawn anew for each dialogue, so that prefixes differ."""

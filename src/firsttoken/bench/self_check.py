@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from firsttoken.bench.metrics import ttft
-from firsttoken.bench.records import STOPPED, Check, Level, RequestRecord, ScenarioResult
-from firsttoken.bench.scenario import Cache
+from firsttoken.bench.records import STOPPED, Cache, Check, Level, RequestRecord, ScenarioResult
 
 # The client: shares of its ceiling in its busiest second, and how late its event loop may be.
 BUSY_FLAG, BUSY_FAIL = 0.5, 0.8

@@ -17,8 +17,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from firsttoken.bench.metrics import least_sample
-
 MINIMUM_PAIRS = 6
 """With fewer, the sign-flip test cannot reach 5 %, so no difference can be claimed."""
 
@@ -86,22 +84,6 @@ def _signs(n: int) -> NDArray[np.float64]:
     else:
         bits = np.random.default_rng(n).integers(0, 2, size=(1 << _EXACT_FLIPS, n))
     return np.where(bits == 1, 1.0, -1.0)
-
-
-def median_interval(
-    values: Sequence[float], confidence: float = 1 - _ALPHA, resamples: int = 2000
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of the median (Efron 1979), the same for the same values.
-
-    For requests within one run: it tells their spread, not how the next run would differ. Raises ValueError on fewer
-    values than a median needs.
-    """
-    if len(values) < least_sample(50):
-        raise ValueError(f"an interval of a median needs at least {least_sample(50)} values")
-    sample = np.asarray(values, dtype=np.float64)
-    drawn = np.random.default_rng(len(values)).choice(sample, size=(resamples, len(sample)))
-    low, high = np.quantile(np.median(drawn, axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from firsttoken.bench.event_cutter import EventCutter
@@ -68,9 +70,18 @@ _DONE = b"[DONE]"
 class StreamAnswer:
     """Fills a record in. Every callback takes the time at which the bytes came in, seconds of `time.monotonic()`."""
 
-    def __init__(self, record: RequestRecord, token_ends: TokenEnds | None = None) -> None:
+    def __init__(
+        self,
+        record: RequestRecord,
+        token_ends: TokenEnds | None = None,
+        *,
+        tells_after: int = 0,
+        tell: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`tell` is called when so many chunks have come, if ever."""
         self.record = record
         self._token_ends = token_ends
+        self._tells_after, self._tell = tells_after, tell
         self._cutter = EventCutter()
         self._streams = False
         self._plain: list[bytes] = []  # the body of an answer that is no event stream
@@ -154,6 +165,8 @@ class StreamAnswer:
                 self._by_server = False
             record.chunks.append(Chunk(at, text, self._pending))
             self._pending = 0
+            if len(record.chunks) == self._tells_after:
+                self._tell()
 
     def _from_running(self, event: _Event, said: int | None) -> int | None:
         """New tokens by the server's running count (usage in every chunk, llama.cpp's timings), else `said`."""

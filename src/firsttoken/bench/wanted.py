@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from firsttoken.bench.arrivals import read_trace
 from firsttoken.bench.recipe import Prompt, Recipe, noted
 from firsttoken.bench.records import Arrivals, LoadSpec
 from firsttoken.errors import ConfigError
@@ -93,7 +94,10 @@ def changed(recipe: Recipe, wanted: Wanted) -> Recipe:
             msgspec.structs.replace(recipe, output_tokens=output), f"here {output:,} out", f"此处输出 {output}"
         )
     if recipe.arrival is not None and (wanted.rates or wanted.trace or wanted.requests or wanted.duration):
-        raise ConfigError(f"Scenario {recipe.name!r} has a schedule of its own; only --concurrency can change it.")
+        raise ConfigError(
+            f"Scenario {recipe.name!r} has a schedule of its own, of which only --concurrency can be changed: "
+            "run it without --requests, --duration, --rate and --trace."
+        )
     return msgspec.structs.replace(recipe, **_load(recipe, wanted))
 
 
@@ -120,16 +124,3 @@ def _load(recipe: Recipe, wanted: Wanted) -> dict[str, object]:
     if wanted.warm_up is not None:
         load = msgspec.structs.replace(load, warm_up=wanted.warm_up)
     return {"load": load, "concurrencies": sweep, "rates": rates}
-
-
-def read_trace(path: Path) -> list[float]:
-    """Send times in seconds from the start, one a line, ascending. Raises ConfigError."""
-    try:
-        times = [float(line) for line in path.read_text().split()]
-    except OSError as error:
-        raise ConfigError(f"The trace {path} cannot be read ({error.strerror}).") from None
-    except ValueError:
-        raise ConfigError(f"The trace {path} must hold one number of seconds a line.") from None
-    if not times or times != sorted(times) or times[0] < 0:
-        raise ConfigError(f"The trace {path} must hold ascending seconds from 0 on, one a line.")
-    return times

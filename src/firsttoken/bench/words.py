@@ -151,7 +151,7 @@ _CHINESE_ADVICE: dict[str, str] = {
     "warm-up": "预热不足或样本太少；请加大预热或请求数。",
     "errors": "有请求没有得到完整回答。",
     "clocks": "GPU 频率受限，数字会偏低。",
-    "arrival": "长提示词到来时，其余各路并非都在解码。",
+    "arrival": "长提示词到来时，其余各路没有全部处于解码状态：服务没有同时运行这么多路，或它们的回答太短。",
     "roofline": "数字超过或无法对照性能上限；请核对模型配置与带宽。",
 }
 """What a flagged or failed check means; its own sentence, with the numbers, is English."""
@@ -193,4 +193,5 @@ def load_name(load: LoadSpec) -> Words:
     if load.open:
         shape = "泊松到达" if load.arrivals == "poisson" else "匀速到达"
         return Words(load.label, f"每秒 {load.rate:g} 个，{shape}")
-    return Words(load.label, f"并发 {load.concurrency}")
+    later = f"，随后再来 {load.held} 个" if load.held else ""
+    return Words(load.label, f"并发 {load.concurrency}{later}")

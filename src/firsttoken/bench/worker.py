@@ -9,11 +9,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
@@ -21,9 +20,11 @@ from firsttoken.bench.client_ceiling import chunks_per_second
 from firsttoken.bench.http_client import Address, HttpClient
 from firsttoken.bench.job import (
     Broken,
+    Decoding,
     Done,
     Finished,
     FromClient,
+    Go,
     Job,
     Prepared,
     Run,
@@ -63,7 +64,9 @@ class Worker:
         client = HttpClient(
             Address.parse(target.url), headers=target.headers, timeout=target.timeout, verify_tls=target.verify_tls
         )
-        generator = LoadGenerator(job, client, self._out.put, self._ends_of(target.tokenizer))
+        generator = LoadGenerator(
+            job, client, self._out.put, self._ends_of(target.tokenizer), lambda: self._out.put(Decoding())
+        )
         generator.prepare()
         self._out.put(Prepared())
         message = await self._messages.get()
@@ -74,7 +77,7 @@ class Worker:
         gc.collect()
         gc.disable()
         try:
-            await self._until_cancelled(generator.play(message.at))
+            await self._until_cancelled(generator, message.at)
         finally:
             gc.enable()
             client.close()
@@ -88,10 +91,15 @@ class Worker:
             self._out.put(Tested(await chunks_per_second(test.seconds)))
         self._out.put(Finished())
 
-    async def _until_cancelled(self, work: Coroutine[Any, Any, None]) -> None:
-        """The work, or until a message other than work comes in: that is `Cancel`, or the supervisor's end."""
-        task = asyncio.create_task(work)
-        listener = asyncio.create_task(self._messages.get())
+    async def _until_cancelled(self, generator: LoadGenerator, start: float) -> None:
+        """Plays to the end, or until `Cancel` or the supervisor's end comes in."""
+
+        async def listen() -> None:
+            while isinstance(await self._messages.get(), Go):
+                generator.go()
+
+        task = asyncio.create_task(generator.play(start))
+        listener = asyncio.create_task(listen())
         await asyncio.wait({task, listener}, return_when=asyncio.FIRST_COMPLETED)
         if listener.done():
             task.cancel()

@@ -19,8 +19,10 @@ from types import TracebackType
 from firsttoken.bench.job import (
     Broken,
     Cancel,
+    Decoding,
     Done,
     Finished,
+    Go,
     Job,
     Prepared,
     Run,
@@ -123,7 +125,9 @@ class ClientPool:
         start = 0.0
         late = 0.0
         waiting = set(range(len(tasks)))
-        prepared = 0
+        prepared = decoding = 0
+        # What is held waits for the dialogues of every process.
+        awaited = sum(len(task.job.numbers) for task in tasks if isinstance(task, Run) and task.job.tells_after)
         next_tick = 0.0
         broken: list[str] = []
         try:
@@ -137,6 +141,11 @@ class ClientPool:
                 match decode_from_client(line):
                     case Prepared():
                         prepared += 1
+                    case Decoding():
+                        decoding += 1
+                        if decoding == awaited:
+                            for other in waiting:
+                                self._send(other, Go())
                     case Done(record):
                         on_record(bytes(record))
                     case Tested(rate):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from firsttoken.bench.live import LiveView
     from firsttoken.bench.recipe import Recipe
     from firsttoken.bench.records import ServerIdentity
+    from firsttoken.bench.roofline_judge import RooflineJudge
     from firsttoken.bench.run import BenchSpec, Judge
     from firsttoken.bench.scenario import Scenario
 
@@ -70,7 +71,10 @@ def run(out: Path | None, with_csv: bool, **options: Any) -> int:
     try:
         with signals_as_ctrl_c(), LiveView(console) as view:
             spec = spec_of(options, planner(recipes, view))
-            result = run_scenarios(spec, view, monitor=monitor_for(spec.url), judges=judge())
+            roofline, *others = judge()
+            result = run_scenarios(
+                spec, view, monitor=monitor_for(spec.url), judges=[roofline, *others], before=[roofline.prepare]
+            )
     except KeyboardInterrupt:
         kept = load_measured(path) if path.exists() else None
         if kept is not None and any(scenario.records for scenario in kept.scenarios):
@@ -109,7 +113,7 @@ def planner(recipes: list[Recipe], view: LiveView) -> Callable[[ServerIdentity],
     return plan_for
 
 
-def judges(options: dict[str, Any]) -> Callable[[], list[Judge]]:
+def judges(options: dict[str, Any]) -> Callable[[], tuple[RooflineJudge, Judge]]:
     """Makes the further checks of a run. The machine is measured now where a server is still to be started."""
     from firsttoken.bench.arrival_check import judge_arrivals
     from firsttoken.bench.roofline_judge import MachineCeilings, RooflineJudge
@@ -117,7 +121,7 @@ def judges(options: dict[str, Any]) -> Callable[[], list[Judge]]:
     ceilings = MachineCeilings(options["url"], given_rates(options), options["gpus"])
     if options.get("launch"):
         ceilings.prepare()  # before the server takes the card's memory
-    return lambda: [
+    return lambda: (
         RooflineJudge(
             ceilings.of,
             options["model_config"],
@@ -125,7 +129,7 @@ def judges(options: dict[str, Any]) -> Callable[[], list[Judge]]:
             tokens_per_step=options["tokens_per_step"],
         ),
         judge_arrivals,
-    ]
+    )
 
 
 def spec_of(options: dict[str, Any], scenarios: Callable[[ServerIdentity], list[Scenario]]) -> BenchSpec:

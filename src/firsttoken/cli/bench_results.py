@@ -84,16 +84,11 @@ def compare(results: tuple[Path, ...], labels: tuple[str, ...]) -> None:
 
 def load_measured(path: Path) -> RunResult:
     """A result with figures for what broke off, too: a killed run leaves records and no figures."""
-    from firsttoken.bench.metrics import measure, measure_groups
+    from firsttoken.bench.broken_off import judge_broken_off
     from firsttoken.bench.result_file import load_result
 
     result = load_result(path)
-    for scenario in result.scenarios:
-        if scenario.metrics is None and any(record.phase == "measured" for record in scenario.records):
-            scenario.metrics = measure(scenario.records)
-            scenario.group_metrics = measure_groups(scenario.records)
-            scenario.ended = scenario.ended or max(record.ended for record in scenario.records)
-            scenario.started = scenario.started or min(record.sent for record in scenario.records)
+    judge_broken_off(result)
     return result
 
 

@@ -112,7 +112,7 @@ def gpu_ceilings(
 
 def _measure(gpu: Gpu, today: date, run: Runner) -> Ceilings:
     try:
-        output = run([sys.executable, "-m", "firsttoken.machine.gpu_probe", str(gpu.index)])
+        output = run([sys.executable, "-P", "-m", "firsttoken.machine.gpu_probe", str(gpu.index)])
         found = json.loads(output)
         read, copy, product = (_rate(found, name) for name in ("read", "copy", "product"))
         return Ceilings(gpu.name, read, copy, product, int(found["cache_bytes"]), today.isoformat(), gpu.driver)

@@ -1,9 +1,8 @@
-"""What this host has: cores and memory that this process may use, and free disk."""
+"""What this host has: cores and memory that this process may use."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,13 +29,6 @@ def read_host(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup"))
         total = min(total, limit)
         available = min(available, max(limit - used, 0))
     return Host(cores=_cores(proc, cgroup), memory_total=total, memory_available=available)
-
-
-def disk_free(path: Path) -> int:
-    """Bytes that this user can still write at `path`, or at its nearest parent that exists."""
-    while not path.exists():
-        path = path.parent
-    return shutil.disk_usage(path).free
 
 
 def _meminfo(path: Path) -> tuple[int, int]:
