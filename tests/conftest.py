@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from firsttoken.model.hub import resolve
+from firsttoken.tokenizer import Tokenizer
+from firsttoken.tokenizer_files import load_folder
+from tests.tokenizer.qwen import write_qwen3
 
 
 @pytest.fixture(scope="session")
 def demo_file() -> Path:
     """The demo model's GGUF file, fetched once and kept in the cache; FIRSTTOKEN_DEMO_FILE names another copy."""
     return resolve("demo")
+
+
+@pytest.fixture(scope="session")
+def qwen_folder(request: pytest.FixtureRequest) -> Path:
+    """Qwen3's tokeniser files; built once (3 s), then kept in pytest's cache."""
+    folder = request.config.cache.mkdir("qwen3-tokenizer")
+    if not (folder / "generation_config.json").exists():  # written last
+        write_qwen3(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def qwen_with(qwen_folder: Path) -> Callable[[str], Tokenizer]:
+    """Qwen's tokeniser with a chat template of the test's own; the vocabulary is loaded once."""
+    files = load_folder(qwen_folder)
+    return lambda template: Tokenizer(replace(files, templates={"default": template}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from firsttoken.chat_template import ChatTemplate
@@ -20,10 +21,28 @@ def messages_for(template: ChatTemplate, messages: Sequence[Mapping[str, Any]]) 
       template reads nothing else.
     - `developer` is `system`, `reasoning` is `reasoning_content`, unless the template knows better.
     - A tool call's arguments, JSON text in the API, become the object that most templates print.
+    - Tools' results come in the order of the calls: most templates print no ids, so a model tells them by their place.
     """
     if not messages:
         raise InvalidRequest("messages must hold at least one message.", param="messages")
-    return [_message(template, message, f"messages[{place}]") for place, message in enumerate(messages)]
+    return _results_as_called(
+        [_message(template, message, f"messages[{place}]") for place, message in enumerate(messages)]
+    )
+
+
+def _results_as_called(messages: list[Message]) -> list[Message]:
+    ordered: list[Message] = []
+    for is_result, group in groupby(messages, lambda message: message["role"] == "tool"):
+        run = list(group)
+        if is_result and ordered:
+            calls = [call.get("id") for call in ordered[-1].get("tool_calls", ())]
+            run.sort(
+                key=lambda message: (
+                    calls.index(called) if (called := message.get("tool_call_id")) in calls else len(calls)
+                )
+            )
+        ordered += run
+    return ordered
 
 
 def _message(template: ChatTemplate, message: Mapping[str, Any], where: str) -> Message:

@@ -48,6 +48,8 @@ class ServerConfig:
     api_workers: int = 1
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     metrics_prefix: str = "firsttoken"
+    tool_call_parser: Literal["auto", "hermes", "llama3_json"] = "auto"  # auto: by the chat template
+    reasoning_parser: Literal["auto", "none", "qwen3", "deepseek_r1"] = "auto"
     strict_fields: bool = False
     truncate: Truncation = "none"
     max_body_bytes: int = 8 * 1024 * 1024

@@ -41,6 +41,7 @@ class Tokenizer:
         added_text = {token_id: token.content for token_id, token in added.items()}
         self.all_bytes = TokenBytes(backend, self._spelling, added_text)
         self.shown_bytes = TokenBytes(backend, self._spelling, added_text, hidden=self.special_ids)
+        self._added_ids = {text: token_id for token_id, text in added_text.items()}
         self._text_only = as_text_only(backend)
         self._segments = SegmentEncoder(backend, self._text_only, added)
         self._patterns = SpecialPatterns([token.content for token in added.values() if token.special])
@@ -74,6 +75,22 @@ class Tokenizer:
     @property
     def has_chat_template(self) -> bool:
         return bool(self._templates)
+
+    @property
+    def chat_template(self) -> str | None:
+        """Source of the usual template."""
+        template = self._templates.get("default")
+        return None if template is None else template.source
+
+    @property
+    def tools_template(self) -> str | None:
+        """Source of the template that prints tools; None where no template does."""
+        template = self._templates.get("tool_use") or self._templates.get("default")
+        return template.source if template is not None and "tools" in template.variables else None
+
+    def added_id(self, text: str) -> int | None:
+        """The id of a token beside the ordinary vocabulary, special or not."""
+        return self._added_ids.get(text)
 
     @property
     def template_variables(self) -> frozenset[str]:

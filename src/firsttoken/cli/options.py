@@ -126,6 +126,18 @@ _OPTIONS = [
     ),
     _option(
         _MODEL,
+        "--tool-call-parser",
+        type=click.Choice(["auto", "hermes", "llama3_json"]),
+        help="The form in which the model writes calls of tools; auto tells it from the chat template.",
+    ),
+    _option(
+        _MODEL,
+        "--reasoning-parser",
+        type=click.Choice(["auto", "none", "qwen3", "deepseek_r1"]),
+        help="How thoughts are told from the answer; auto looks for <think> in the chat template.",
+    ),
+    _option(
+        _MODEL,
         "--served-model-name",
         "served_model_names",
         multiple=True,

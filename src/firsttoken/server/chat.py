@@ -27,8 +27,6 @@ async def chat_completions(service: Service, request: Request) -> Response:
     arrival = time.monotonic()
     info = service.info()
     json_body = await read_object(request)
-    if json_body.fields.get("tool_choice") == "none":
-        json_body.fields.pop("tools", None)  # nothing may be called, so nothing is offered
     parsed = await parse(ChatRequest, json_body, CHAT, strict_fields=service.config.strict_fields)
     started = await turn.start(service, parsed.body, info, prefix="chatcmpl", arrival=arrival)
     return await _respond(service, request, parsed.body, started, parsed.headers | started.headers)

@@ -11,6 +11,7 @@ MAX_MESSAGES = 4096
 MAX_PARTS = 1024  # of one message's content
 MAX_TOOL_CALLS = 256  # of one message
 MAX_TOOLS = 128  # offered to the model
+MAX_TOOL_NAME = 128  # characters
 MAX_NAME = 512  # characters of any name or id
 MAX_STOP_IDS = 128
 MAX_LOGIT_BIAS = 1024

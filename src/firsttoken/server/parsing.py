@@ -151,7 +151,9 @@ def _unknown_inside(schema: type[BaseModel], fields: dict[str, Any]) -> list[str
     return unknown
 
 
-_MESSAGE_FIELDS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal"})
+_MESSAGE_FIELDS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "reasoning"}
+)
 
 
 def _as_invalid_request(error: ValidationError) -> InvalidRequest:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
 from firsttoken.config import Truncation
 from firsttoken.errors import InvalidRequest
 from firsttoken.tokenizer import Tokenizer
@@ -100,7 +102,9 @@ class Prompts:
                 return self._keep_ends(ids, messages, room, options)
             return self._fit(ids, room)
 
-        return await _off_loop(encode, sum(len(text) for message in messages for text in _texts(message)))
+        chars = sum(len(text) for message in messages for text in _texts(message))
+        chars += len(msgspec.json.encode(options.get("tools")))
+        return await _off_loop(encode, chars)
 
     def _limit(self, room: Room) -> int | None:
         """Beyond it the tokenizer refuses early, without encoding the whole of a huge text."""

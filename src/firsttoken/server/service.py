@@ -11,6 +11,7 @@ from pathlib import PurePath
 from firsttoken.config import ServerConfig
 from firsttoken.errors import Unavailable
 from firsttoken.server.backend import Backend
+from firsttoken.server.dialect import Dialect
 from firsttoken.server.error_handlers import ModelNotFound
 from firsttoken.server.prompts import Prompts
 from firsttoken.server.sse import Identity
@@ -25,9 +26,11 @@ class Service:
     backend: Backend
     tokenizer: Tokenizer
     prompts: Prompts = field(init=False)
+    dialect: Dialect = field(init=False)
     started: int = field(default_factory=lambda: int(time.time()))
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dialect", Dialect.of(self.tokenizer, self.config))
         object.__setattr__(self, "prompts", Prompts(self.tokenizer, self.config.truncate))
 
     def info(self) -> EngineInfo:

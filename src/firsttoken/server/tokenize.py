@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -18,7 +17,7 @@ from firsttoken.server.parsing import parse, read_object
 from firsttoken.server.prompts import check_ids
 from firsttoken.server.schemas.tokenize import DetokenizeRequest, TokenizeChat, TokenizeText
 from firsttoken.server.service import Service
-from firsttoken.server.turn import template_variables
+from firsttoken.server.turn import template_options
 from firsttoken.server.unsupported import TOKENIZE
 
 
@@ -35,11 +34,7 @@ async def tokenize(service: Service, request: Request) -> Response:
         special = body.add_special_tokens is not False
         encode = partial(service.tokenizer.encode, body.prompt, add_special_tokens=special, limit=limit)
     else:
-        options: dict[str, Any] = {
-            "add_generation_prompt": body.opens_a_turn,
-            "continue_final_message": bool(body.continue_final_message),
-            **template_variables(body.chat_template_kwargs, service.tokenizer),
-        }
+        options = template_options(service, body)
         messages = [message.for_template() for message in body.messages]
         encode = partial(service.tokenizer.encode_chat, messages, limit=limit, **options)
 

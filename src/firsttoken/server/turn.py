@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from firsttoken.errors import InvalidRequest
@@ -11,7 +11,7 @@ from firsttoken.server.choice import Choice
 from firsttoken.server.generation import Generation, Run
 from firsttoken.server.prompts import Encoded, Room
 from firsttoken.server.sampling import check_bounds, check_scores, sampling_params, text_options
-from firsttoken.server.schemas.chat import ChatRequest
+from firsttoken.server.schemas.chat import ChatFields, ChatRequest
 from firsttoken.server.service import Service
 from firsttoken.server.sse import Identity
 from firsttoken.tokenizer import Tokenizer
@@ -19,6 +19,7 @@ from firsttoken.types import EngineInfo, GenerateRequest
 
 _RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "continue_final_message", "limit", "self"})
 _MAX_NAME = 100  # characters of a name that are said back
+_END = 8  # tokens; a prompt that opens the model's thoughts ends with the tag and a line end
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,15 @@ async def start(service: Service, body: ChatRequest, info: EngineInfo, *, prefix
         cache_salt=body.cache_salt,
         arrival=arrival,
     )
+    thinks = service.dialect.thinks(body, service.tokenizer.decode(encoded.ids[-_END:], skip_special_tokens=False))
+    parsers = [service.dialect.parser(body, thinks=thinks) for _ in range(n)]
     options = text_options(body)
-    choices = [Choice(i, service.tokenizer, options, wants_logprobs=logprobs is not None) for i in range(n)]
+    if parsers[0] is not None and service.dialect.hidden:
+        options = replace(options, skip_special_tokens=False)
+    choices = [
+        Choice(i, service.tokenizer, options, wants_logprobs=logprobs is not None, parser=parser)
+        for i, parser in enumerate(parsers)
+    ]
     generation = Generation(service.backend, [Run(request=work, choices=choices)], streams=bool(body.stream))
     await generation.start()
     return Turn(generation, identity, truncation_header(encoded.dropped))
@@ -73,13 +81,19 @@ async def _encode(service: Service, body: ChatRequest, info: EngineInfo) -> Enco
     room = Room(
         context=info.max_model_len, wanted=body.answer_tokens, kind="messages", keep=body.truncate_prompt_tokens
     )
-    return await service.prompts.chat(
-        [message.for_template() for message in body.messages],
-        room,
-        add_generation_prompt=body.opens_a_turn,
-        continue_final_message=bool(body.continue_final_message),
+    messages = [message.for_template() for message in body.messages]
+    return await service.prompts.chat(messages, room, **template_options(service, body))
+
+
+def template_options(service: Service, body: ChatFields) -> dict[str, Any]:
+    """What a chat's template is told besides the messages. Raises InvalidRequest for what it could not print."""
+    service.dialect.check_tools(body)
+    return {
+        "tools": [tool.for_template() for tool in body.offered_tools],
+        "add_generation_prompt": body.opens_a_turn,
+        "continue_final_message": bool(body.continue_final_message),
         **template_variables(body.chat_template_kwargs, service.tokenizer),
-    )
+    }
 
 
 def template_variables(given: dict[str, Any] | None, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -39,12 +39,10 @@ CHAT: dict[str, Neutral] = _SHARED | {
     "echo": (False,),
     "function_call": ("none", "auto"),
     "functions": ([],),
-    "include_reasoning": (True,),
     "metadata": ANYTHING,
     "modalities": (["text"],),
     "moderation": (),
     "mm_processor_kwargs": ({},),
-    "parallel_tool_calls": (True, False),
     "prediction": (),
     "prompt_cache_key": ANYTHING,
     "prompt_cache_options": ({},),
@@ -53,15 +51,13 @@ CHAT: dict[str, Neutral] = _SHARED | {
     "safety_identifier": ANYTHING,
     "service_tier": ("auto", "default"),
     "store": (False,),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
     "verbosity": ("medium",),
     "web_search_options": (),
 }
 
 COMPLETIONS: dict[str, Neutral] = _SHARED | {"suffix": ("",)}
 
-TOKENIZE: dict[str, Neutral] = {"chat_template": (), "mm_processor_kwargs": ({},), "tools": ([],)}
+TOKENIZE: dict[str, Neutral] = {"chat_template": (), "mm_processor_kwargs": ({},)}
 
 MESSAGE: dict[str, Neutral] = {
     "annotations": ANYTHING,

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from firsttoken.server.limits import MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS
+from firsttoken.server.limits import MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOOLS
 from firsttoken.server.schemas.sampling import CompletionFields, Fields, Name, TokenCount, WrongField
+from firsttoken.server.schemas.tools import NamedTool, Tool, ToolChoice
 
 
 def _checked(value: Any) -> Any:
@@ -52,6 +53,8 @@ class Message(Fields):
     tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOL_CALLS)] | None = None
     tool_call_id: Name | None = None
     refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None  # the same, by vLLM's newer name
 
     @model_validator(mode="after")
     def _says_something(self) -> Message:
@@ -73,13 +76,15 @@ class Message(Fields):
         return message
 
 
-_TEMPLATE_FIELDS = {"role", "name", "tool_calls", "tool_call_id"}
+_TEMPLATE_FIELDS = {"role", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning"}
 
 
 class ChatFields(Fields):
     """How messages become a prompt; `/tokenize` takes them too."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -93,6 +98,43 @@ class ChatFields(Fields):
                 raise WrongField("continue_final_message", "it needs an assistant message at the end of `messages`")
         return self
 
+    @model_validator(mode="after")
+    def _chooses_what_it_offers(self) -> ChatFields:
+        names = [tool.function.name for tool in self.tools or ()]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise WrongField(f"tools[{place}].function.name", "another tool has the same name")
+        if self.must_call and not names:
+            raise WrongField("tool_choice", "it needs `tools`")
+        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.name not in names:
+            raise WrongField("tool_choice", "`tools` has no function of that name")
+        return self
+
+    @model_validator(mode="after")
+    def _results_belong_to_calls(self) -> ChatFields:
+        called: set[str | None] = set()
+        for place, message in enumerate(self.messages):
+            called.update(call.id for call in message.tool_calls or ())
+            if message.role == "tool" and message.tool_call_id not in called and None not in called:
+                raise WrongField(f"messages[{place}].tool_call_id", "no message before it has a tool call of that id")
+        return self
+
+    @property
+    def must_call(self) -> bool:
+        return self.tool_choice == "required" or isinstance(self.tool_choice, NamedTool)
+
+    @property
+    def offered_tools(self) -> list[Tool]:
+        """Those that the model is told of: none where it may call none."""
+        return [] if self.tool_choice == "none" else self.tools or []
+
+    @property
+    def callable_tools(self) -> list[Tool]:
+        """Those that the answer may call."""
+        if isinstance(self.tool_choice, NamedTool):
+            return [tool for tool in self.offered_tools if tool.function.name == self.tool_choice.name]
+        return self.offered_tools
+
     @property
     def opens_a_turn(self) -> bool:
         if self.add_generation_prompt is None:
@@ -103,6 +145,8 @@ class ChatFields(Fields):
 class ChatRequest(CompletionFields, ChatFields):
     max_tokens: TokenCount | None = None
     max_completion_tokens: TokenCount | None = None
+    parallel_tool_calls: bool | None = None
+    include_reasoning: bool | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
 
