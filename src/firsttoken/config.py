@@ -26,6 +26,7 @@ class EngineConfig:
     max_num_seqs: int | None = None  # None: chosen by device
     max_step_ms: float | None = None  # prefill chunks beside decoding rows are cut to this; None: chosen by device
     max_queue: int = 1024  # requests waiting, beyond those running
+    max_grammar_seconds: float = 5.0  # a grammar that compiles longer is refused
     gpu_memory_utilization: float = 0.9
     kv_cache_memory: int | None = None  # bytes; wins over gpu_memory_utilization
     enable_prefix_caching: bool = True

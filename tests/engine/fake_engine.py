@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,12 +67,19 @@ class FakeEngine:
         self.stopped: list[tuple[str, int]] = []
         self.draining = False
         self.steps = 0
+        self.preparing: dict[str, Future[None]] = {}  # by request id: what is waited for before it is added
 
     @property
     def has_work(self) -> bool:
         return bool(self.sequences)
 
+    def prepare(self, request: GenerateRequest) -> Future[None] | None:
+        prepared = self.preparing.get(request.request_id)
+        return None if prepared is None or prepared.done() else prepared
+
     def add(self, request: GenerateRequest) -> None:
+        if (prepared := self.preparing.get(request.request_id)) is not None:
+            prepared.result(0)
         if request.prompt_token_ids[0] == INVALID:
             raise InvalidRequest("This prompt is not valid.", param="prompt", code="bad_prompt")
         if request.prompt_token_ids[0] == BUG:

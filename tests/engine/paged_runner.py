@@ -9,21 +9,42 @@ from collections import deque
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+import numpy as np
+from llguidance import LLTokenizer, TokenizerWrapper
+
 from firsttoken.engine.engine import Engine
+from firsttoken.engine.grammar.compiler import GrammarCompiler
 from firsttoken.engine.scheduler import SchedulerLimits
 from firsttoken.engine.sequence import Sequence
 from firsttoken.engine.step_cost import StepCost
-from firsttoken.engine.step_plan import PlanRow, StepPlan, StepResult
+from firsttoken.engine.step_plan import Masks, PlanRow, StepPlan, StepResult
 from firsttoken.types import EngineInfo, GenerateRequest, SamplingParams, SequenceOutput, TokenLogprob
 
 VOCAB = 24
 EOS = 0
+TOKENS = [b"<end>", *(bytes([ord("a") + i]) for i in range(15)), b"ab", b"abc", b"ba", b"1", b"12", b"(", b")", b" "]
 
 
-def next_token(seed: int, tokens: list[int]) -> int:
-    """The model: seeds that differ by a multiple of 8 agree."""
+def next_token(seed: int, tokens: list[int], allowed: list[int] | None = None) -> int:
+    """The model: seeds that differ by a multiple of 8 agree. `allowed`: what a mask leaves it."""
     digest = blake2b(bytes([seed % 8, *tokens]), digest_size=2).digest()
-    return int.from_bytes(digest, "little") % VOCAB
+    choices = list(range(VOCAB)) if allowed is None else allowed
+    return choices[int.from_bytes(digest, "little") % len(choices)]
+
+
+class _Tokens:
+    eos_token_id = EOS
+    bos_token_id = None
+    tokens = TOKENS
+    special_token_ids = (EOS,)
+
+    def __call__(self, text: str) -> list[int]:
+        return [TOKENS.index(char.encode()) for char in text if char.encode() in TOKENS]
+
+
+def vocabulary() -> LLTokenizer:
+    """Its bytes do not matter to the runner, only to grammars."""
+    return LLTokenizer(TokenizerWrapper(_Tokens()), n_vocab=VOCAB, eos_token=EOS)
 
 
 def engine_info(**changes: object) -> EngineInfo:
@@ -72,7 +93,9 @@ def request(
     )
 
 
-def alone(asked: GenerateRequest, index: int, info: EngineInfo) -> tuple[list[int], str]:
+def alone(
+    asked: GenerateRequest, index: int, info: EngineInfo, grammars: GrammarCompiler | None = None
+) -> tuple[list[int], str]:
     """Output ids and finish reason of one sequence, were it alone in the world. The request has a seed."""
     sampling = asked.sampling
     assert sampling.seed is not None
@@ -81,11 +104,28 @@ def alone(asked: GenerateRequest, index: int, info: EngineInfo) -> tuple[list[in
     room = longest - len(asked.prompt_token_ids)
     room = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
     output: list[int] = []
+    if sampling.grammar is not None and grammars is not None:
+        matcher = grammars.get(sampling.grammar).matcher(frozenset(stops))
+        mask = np.empty(1, dtype=np.int32)
+        while len(output) < room:
+            keep_open = sampling.ignore_eos or len(output) < sampling.min_tokens
+            if not matcher.fill(mask, keep_open=keep_open):
+                return output, "length"
+            output.append(next_token(sampling.seed + index, asked.prompt_token_ids + output, allowed_by(mask)))
+            matcher.advance(output[-1])
+            if output[-1] in stops or (matcher.ended and matcher.complete):
+                return output, "stop"
+        return output, "length"
     while len(output) < room:
         output.append(next_token(sampling.seed + index, asked.prompt_token_ids + output))
         if output[-1] in stops and len(output) > sampling.min_tokens:
             return output, "stop"
     return output, "length"
+
+
+def allowed_by(mask: Masks) -> list[int]:
+    """The ids of one row's mask."""
+    return [id_ for id_ in range(VOCAB) if mask[id_ // 32] >> (id_ % 32) & 1]
 
 
 @dataclass(slots=True)
@@ -116,10 +156,12 @@ class PagedRunner:
         self._memory: list[bytes | None] = [None] * (self.info.num_blocks * self.info.block_size)
         self._slots: dict[int, _Slot] = {}
         self._launched: deque[_Launched] = deque()
+        self._unmasked: list[tuple[int, _Slot]] = []  # rows of the newest plan
 
     def launch(self, plan: StepPlan) -> None:
         assert plan.rows, "an empty step"
         assert len(self._launched) < 2, "more than two steps launched"
+        assert not self._unmasked, "the step before waits for its masks"
         assert len({row.seq.slot for row in plan.rows}) == len(plan.rows), "two rows in one slot"
         shape = [not (row.num_tokens == 1 and row.samples) for row in plan.rows]
         assert shape == sorted(shape), "decode rows come first"
@@ -136,12 +178,26 @@ class PagedRunner:
             if row.samples:
                 assert row.end == len(state.tokens), "only the last known token gives a new one"
                 assert row.end < row.seq.max_total_tokens, "scheduled past the sequence's end"
+                if row.seq.matcher is not None:
+                    self._unmasked.append((len(launched.token_ids) - 1, state))
+                    continue
                 state.tokens.append(next_token(row.seq.seed, state.tokens))
                 launched.token_ids[-1] = state.tokens[-1]
         self._launched.append(launched)
         self._check(launched)
+        assert [index for index, _ in self._unmasked] == list(plan.guided), "the plan names its guided rows"
+
+    def mask(self, masks: Masks) -> None:
+        assert self._unmasked, "no row waits for a mask"
+        assert masks.shape == (len(self._unmasked), 1)
+        newest = self._launched[-1]
+        for mask, (index, state) in zip(masks, self._unmasked, strict=True):
+            state.tokens.append(next_token(state.seq.seed, state.tokens, allowed_by(mask)))
+            newest.token_ids[index] = state.tokens[-1]
+        self._unmasked = []
 
     def collect(self) -> StepResult:
+        assert len(self._launched) == 2 or not self._unmasked, "the oldest step waits for its masks"
         launched = self._launched.popleft()
         self._check(launched)
         rows = launched.plan.rows
@@ -252,6 +308,7 @@ def bench(
     enable_prefix_caching: bool = True,
     max_shared_tokens: int | None = None,
     seed: int = 0,
+    grammars: GrammarCompiler | None = None,
     **info: object,
 ) -> Bench:
     """An engine of 64 blocks of 4 tokens, 8 slots and a context of 64, unless told otherwise."""
@@ -273,5 +330,6 @@ def bench(
         max_shared_tokens=max_shared_tokens,
         seed=seed,
         clock=clock,
+        grammars=grammars,
     )
     return Bench(engine, runner, clock)

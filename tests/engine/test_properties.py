@@ -5,11 +5,21 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.engine.paged_runner import VOCAB, Bench, alone, bench, request
+from tests.engine.paged_runner import VOCAB, Bench, alone, bench, request, vocabulary
 
+from firsttoken.engine.grammar.compiler import GrammarCompiler
 from firsttoken.engine.step_cost import StepCost
-from firsttoken.types import GenerateRequest
+from firsttoken.types import GenerateRequest, Grammar
 
+GRAMMARS = [
+    Grammar(kind="regex", source="(ab|c)+d"),
+    Grammar(kind="regex", source="a?"),
+    Grammar(kind="regex", source="[a-o]*"),
+    Grammar(kind="choice", source='["abc", "ab", "ba1"]'),
+    Grammar(kind="lark", source='start: "(" start ")" | "1" | "12"'),
+    Grammar(kind="regex", source="(a|b)(c|d)zz"),  # no id stands for z: it leads nowhere
+]
+COMPILER = GrammarCompiler(vocabulary)
 PREFIXES = [[], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6, 7, 8, 9], [7] * 12]
 
 
@@ -55,6 +65,7 @@ class Requests(RuleBasedStateMachine):
             step_cost=StepCost(fixed_ms=1.0, token_ms=0.2, pair_ms=0.01, context_ms=0.01),
             min_chunk=min_chunk,
             max_model_len=24,
+            grammars=COMPILER,
         )
 
     @rule(
@@ -69,6 +80,7 @@ class Requests(RuleBasedStateMachine):
         stop_token_ids=st.sampled_from([(), (5,), (1, 2, 3)]),
         ignore_eos=st.booleans(),
         prompt_logprobs=st.sampled_from([None, None, 1]),
+        grammar=st.sampled_from([None, None, None, *GRAMMARS]),
     )
     def add(
         self,
@@ -83,6 +95,7 @@ class Requests(RuleBasedStateMachine):
         stop_token_ids: tuple[int, ...],
         ignore_eos: bool,
         prompt_logprobs: int | None,
+        grammar: Grammar | None,
     ) -> None:
         asked = request(
             f"r{len(self.asked)}",
@@ -97,6 +110,7 @@ class Requests(RuleBasedStateMachine):
             stop_token_ids=stop_token_ids,
             ignore_eos=ignore_eos,
             prompt_logprobs=prompt_logprobs,
+            grammar=grammar,
         )
         self.asked[asked.request_id] = asked
         self.bench.engine.add(asked)
@@ -146,7 +160,7 @@ class Requests(RuleBasedStateMachine):
         key = (asked.request_id, index)
         outputs = self.bench.outputs.get(key, [])
         ids = self.bench.ids(*key)
-        expected, reason = alone(asked, index, self.bench.engine.info)
+        expected, reason = alone(asked, index, self.bench.engine.info, COMPILER)
         ended = [output.finish_reason for output in outputs if output.finish_reason is not None]
         assert len(ended) <= 1, "finished twice"
         if ended and ended[0] != "error":

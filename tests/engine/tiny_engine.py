@@ -14,7 +14,7 @@ from firsttoken.engine.engine import Engine
 from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
 from firsttoken.engine.sampler import Sampled, SamplingStep
 from firsttoken.engine.scheduler import SchedulerLimits
-from firsttoken.engine.step_plan import StepPlan
+from firsttoken.engine.step_plan import Masks, StepPlan
 from firsttoken.kernels.cpu_forms import CpuLinears, Form
 from firsttoken.kernels.cpu_ops import cpu_kernels
 from firsttoken.model.config import load_config
@@ -48,10 +48,10 @@ class RecordingRunner(ModelRunner):
             raise error
         return super().forward(batch)
 
-    def sample(self, logits: Tensor, step: SamplingStep) -> Sampled:
+    def sample(self, logits: Tensor, step: SamplingStep, masks: Masks | None = None) -> Sampled:
         for key, row in zip(self.plans.popleft(), logits.clone(), strict=True):
             self.logits_at[key] = row
-        return super().sample(logits, step)
+        return super().sample(logits, step, masks)
 
 
 @dataclass

@@ -52,6 +52,10 @@ class Channel:
         self._max_outbox = max_outbox
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
+        self._woken, self._waker = socket.socketpair()
+        for end in (self._woken, self._waker):
+            end.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._woken)
         self._peers: set[Peer] = set()
         self._gone: list[Peer] = []
 
@@ -67,12 +71,20 @@ class Channel:
             if peer is None:
                 self._accept(events)
                 continue
+            if peer is self._woken:
+                self._woken.recv(_RECEIVE)
+                continue
             if mask & selectors.EVENT_WRITE:
                 self._flush(peer)
             if mask & selectors.EVENT_READ and peer.open:
                 self._receive(peer, events)
         events.gone, self._gone = self._gone, []
         return events
+
+    def wake(self) -> None:
+        """Ends a poll that waits, or the next one. Safe to call from threads."""
+        with contextlib.suppress(OSError):  # full: it will wake up; closed: nobody sleeps
+            self._waker.send(b"\0")
 
     def send(self, peer: Peer, message: ToWorker) -> None:
         """Queues a message; what the kernel does not take now goes out in later polls."""
@@ -106,6 +118,8 @@ class Channel:
             self._drop(peer)
         self._selector.close()
         self._listener.close()
+        self._woken.close()
+        self._waker.close()
 
     def _accept(self, events: Events) -> None:
         while True:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from firsttoken.engine.admission import check_request, max_total_tokens
 from firsttoken.engine.block_pool import BlockPool
+from firsttoken.engine.grammar.compiler import Compiled, GrammarCompiler
+from firsttoken.engine.grammar.masks import MaskBuilder
+from firsttoken.engine.grammar.refusal import refusal
 from firsttoken.engine.scheduler import Scheduler, SchedulerLimits
 from firsttoken.engine.sequence import Sequence, Status
 from firsttoken.engine.stats import EngineCounters
@@ -18,6 +23,8 @@ from firsttoken.errors import InvalidRequest, QueueFull, Unavailable
 from firsttoken.types import EngineInfo, FinishReason, GenerateRequest, SequenceOutput, TokenLogprob
 from firsttoken.wire import EngineStats
 
+log = logging.getLogger(__name__)
+
 _SEEDS = 2**63  # seeds are non-negative int64
 
 
@@ -25,7 +32,7 @@ class Engine:
     """Continuous batching over a runner. Not thread-safe: one thread calls everything.
 
     `max_queue` bounds the requests that wait beyond the free slots. `max_shared_tokens` is `BlockPool`'s. `seed` starts
-    the stream that gives sequences without a seed theirs.
+    the stream that gives sequences without a seed theirs. Without `grammars` no request may have one.
     """
 
     def __init__(
@@ -39,12 +46,15 @@ class Engine:
         max_shared_tokens: int | None = None,
         seed: int = 0,
         clock: Callable[[], float] = time.monotonic,
+        grammars: GrammarCompiler | None = None,
     ) -> None:
         self.info = info
         self._runner = runner
         self._max_queue = max_queue
         self._max_num_seqs = limits.max_num_seqs
         self._clock = clock
+        self._grammars = grammars
+        self._masks = MaskBuilder(info.token_id_limit)
         self._seeds = Random(seed)
         self._counters = EngineCounters(info.max_model_len)
         pool = BlockPool(
@@ -65,6 +75,18 @@ class Engine:
         """Whether `step` has something to do; collecting a queued step counts."""
         return bool(self._unfinished or self._in_flight)
 
+    def prepare(self, request: GenerateRequest) -> Future[Compiled] | None:
+        """What `add` would wait for: the request's grammar, unless it is known already.
+
+        Raises InvalidRequest, or QueueFull when too many others are being compiled.
+        """
+        grammar = request.sampling.grammar
+        if grammar is None:
+            return None
+        check_request(request, self.info)
+        compiling = self._compiler.compile(grammar)
+        return None if compiling.done() else compiling
+
     def add(self, request: GenerateRequest) -> None:
         """Queues a request. Its sequences get outputs from `step` until one carries a finish reason.
 
@@ -78,6 +100,8 @@ class Engine:
         if request.request_id in self._unfinished:
             raise InvalidRequest(f"A request with the id {request.request_id!r} is still running; use another id.")
         check_request(request, self.info)
+        grammar = request.sampling.grammar
+        compiled = None if grammar is None else self._compiler.get(grammar)
         queued = sum(seq.index == 0 and seq.first_scheduled is None for seq in self._scheduler.waiting)
         if queued >= self._max_queue + self._scheduler.num_free_slots:
             wait = self._counters.mean_e2e * queued / self._max_num_seqs
@@ -87,7 +111,7 @@ class Engine:
             )
         if not request.arrival:
             request = replace(request, arrival=self._clock())
-        sequences = [self._sequence(request, index) for index in range(request.n)]
+        sequences = [self._sequence(request, index, compiled) for index in range(request.n)]
         self._unfinished[request.request_id] = dict(enumerate(sequences))
         self._scheduler.add(sequences)
 
@@ -116,16 +140,18 @@ class Engine:
             self._runner.launch(plan)
             self._in_flight.append(plan)
             if len(self._in_flight) == 1:
-                return []
+                return self._mask(plan)
         if not self._in_flight:
             return []
         result = self._runner.collect()
-        plan = self._in_flight.popleft()
-        assert result.step_id == plan.step_id, "the runner's results are out of order"
-        self._scheduler.pool.collected(plan.step_id)
+        collected = self._in_flight.popleft()
+        assert result.step_id == collected.step_id, "the runner's results are out of order"
+        self._scheduler.pool.collected(collected.step_id)
         if result.error is not None:
-            return self._fail(plan, result.error)
-        return self._commit(plan, result)
+            outputs = self._fail(collected, result.error)
+        else:
+            outputs = self._commit(collected, result)
+        return outputs if plan is None else outputs + self._mask(plan)
 
     def stats(self) -> EngineStats:
         """Gauges, counters and histograms for /metrics."""
@@ -139,7 +165,13 @@ class Engine:
         """Asserts the invariants of the block pool."""
         self._scheduler.pool.check(seq for by_index in self._unfinished.values() for seq in by_index.values())
 
-    def _sequence(self, request: GenerateRequest, index: int) -> Sequence:
+    @property
+    def _compiler(self) -> GrammarCompiler:
+        if self._grammars is None:
+            raise refusal("this engine has no vocabulary to follow one in")
+        return self._grammars
+
+    def _sequence(self, request: GenerateRequest, index: int, compiled: Compiled | None) -> Sequence:
         sampling = request.sampling
         seed = self._seeds.randrange(_SEEDS) if sampling.seed is None else (sampling.seed + index) % _SEEDS
         stop_ids = frozenset(sampling.stop_token_ids)
@@ -155,6 +187,7 @@ class Engine:
             max_total_tokens=max_total_tokens(request, self.info),
             order=self._order,
             stop_ids=stop_ids,
+            matcher=None if compiled is None else compiled.matcher(stop_ids),
         )
         if seq.prompt_logprobs is not None:
             self._prompt_logprobs[seq] = [None] * seq.num_prompt_tokens
@@ -198,15 +231,42 @@ class Engine:
         output = self._output(seq, [token_id], self._prompt_logprobs.pop(seq, None))
         if logprob is not None:
             output.logprobs = [logprob]
-        # The sampler masks these ids until min_tokens; a sequence that ends too early could not be mended here.
-        if token_id in seq.stop_ids and seq.num_output_tokens > seq.request.sampling.min_tokens:
-            seq.stop_token_id = output.stop_token_id = token_id
+        if self._ends(seq, token_id):
+            if token_id in seq.stop_ids or token_id in self.info.eos_token_ids:
+                seq.stop_token_id = output.stop_token_id = token_id
             output.finish_reason = "stop"
             self._finish(seq, "stop", now)
         elif len(seq.token_ids) >= seq.max_total_tokens:
             output.finish_reason = "length"
             self._finish(seq, "length", now)
         return output
+
+    def _ends(self, seq: Sequence, token_id: int) -> bool:
+        """Whether the token just taken is the last one, as "stop"."""
+        matcher = seq.matcher
+        if matcher is None:
+            # The sampler masks these ids until min_tokens; a sequence that ends too early could not be mended here.
+            return token_id in seq.stop_ids and seq.num_output_tokens > seq.request.sampling.min_tokens
+        matcher.advance(token_id)
+        # What ends early for min_tokens or ignore_eos does so because its grammar leaves nothing else.
+        return token_id in seq.stop_ids or (matcher.ended and matcher.complete)
+
+    def _mask(self, plan: StepPlan) -> list[SequenceOutput]:
+        """Lets the guided rows of the newest step choose; ends the sequences that cannot, as "length": cut short."""
+        if not plan.guided:
+            return []
+        masks, stuck = self._masks.build(plan)
+        self._runner.mask(masks)
+        now = self._clock()
+        outputs: list[SequenceOutput] = []
+        for seq in stuck:
+            assert seq.matcher is not None
+            log.warning("an answer ended early, its grammar could not be followed further: %s", seq.matcher.fault)
+            output = self._output(seq, [], self._prompt_logprobs.pop(seq, None))
+            output.finish_reason = "length"
+            self._finish(seq, "length", now)
+            outputs.append(output)
+        return outputs
 
     def _keep_prompt_logprobs(
         self, row: PlanRow, logprobs: list[TokenLogprob | None] | list[TokenLogprob] | None

@@ -12,6 +12,8 @@ import torch
 from firsttoken.config import EngineConfig
 from firsttoken.engine.device import Placement, place, read_memory
 from firsttoken.engine.engine import Engine
+from firsttoken.engine.grammar.compiler import GrammarCompiler
+from firsttoken.engine.grammar.vocabulary import vocabulary_of, wait_for
 from firsttoken.engine.memory_plan import Demand, MemoryPlan, plan_memory
 from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
 from firsttoken.engine.scheduler import SchedulerLimits
@@ -77,6 +79,7 @@ class _Loader:
         with self._phase("config"):
             model = load_config(config.path).with_rope(config.rope_scaling)
             limit = token_id_limit(config.path)
+            vocabulary = vocabulary_of(config.path, limit, model.eos_token_ids)
         with self._phase("device"):  # a first start compiles the CPU kernels here; a GPU makes its context
             placement = place(config, model.dtype, why_no_kernels)
             plan = self._plan(model, placement)
@@ -86,7 +89,8 @@ class _Loader:
             runner, rope = self._runner(model, decoder, placement, plan, limit)
         try:
             with self._phase("warm-up"):
-                cost = self._warm(runner, placement, plan)
+                cost = self._warm(runner, placement, plan, limit)
+                wait_for(vocabulary)
         except BaseException:
             runner.close()
             raise
@@ -104,6 +108,7 @@ class _Loader:
             enable_prefix_caching=config.enable_prefix_caching,
             max_shared_tokens=rope.shareable_tokens,
             seed=config.seed,
+            grammars=GrammarCompiler(vocabulary, max_seconds=config.max_grammar_seconds),
         )
         return Loaded(engine, runner)
 
@@ -177,7 +182,7 @@ class _Loader:
         )
         return runner, rope
 
-    def _warm(self, runner: ModelRunner, placement: Placement, plan: MemoryPlan) -> StepCost:
+    def _warm(self, runner: ModelRunner, placement: Placement, plan: MemoryPlan, limit: int) -> StepCost:
         on_gpu = placement.device.type == "cuda"
         warm_up = WarmUp(
             runner,
@@ -186,6 +191,7 @@ class _Loader:
             max_num_seqs=placement.max_num_seqs,
             max_tokens=placement.max_num_batched_tokens,
             max_len=plan.max_model_len,
+            token_id_limit=limit,
             twice=on_gpu,
         )
         return StepCost.fit(warm_up.run(GPU_WARM_UP_SECONDS if on_gpu else WARM_UP_SECONDS))

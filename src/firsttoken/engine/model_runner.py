@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from torch import Tensor
 from firsttoken.engine.batch import Batch, BatchBuilder, PromptLogprobs, lazy_zeros, to_device
 from firsttoken.engine.sampler import Sampled, Sampler, SamplingStep, token_logprobs
 from firsttoken.engine.step_lane import InlineLane, Lane, ThreadLane
-from firsttoken.engine.step_plan import StepPlan, StepResult
+from firsttoken.engine.step_plan import Masks, StepPlan, StepResult
 from firsttoken.errors import OutOfMemory
 from firsttoken.kernels import sampling
 from firsttoken.kernels.gpu import attends, on_gpu
@@ -24,7 +25,7 @@ from firsttoken.model.rope import RopeTable
 from firsttoken.types import TokenLogprob
 
 if TYPE_CHECKING:
-    from firsttoken.engine.cuda_steps import CudaSteps
+    from firsttoken.engine.cuda_steps import CudaSteps, Stepped
 
 _PROMPT_LOGPROB_ROWS = 256  # logits of a long prompt are made this many rows at a time
 
@@ -39,6 +40,15 @@ def make_kv_cache(
     return [
         KVLayer(lazy_zeros(shape, dtype, device), lazy_zeros(shape, dtype, device)) for _ in range(config.num_layers)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """A step whose tokens are yet to be chosen."""
+
+    hidden: Tensor  # [tokens, hidden]
+    logits: Tensor | None  # [sampling rows, vocab] float32, where there are any and they are not chosen from by a graph
+    stepped: Stepped | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +122,48 @@ class ModelRunner:
                 if graphs:
                     self._cuda.capture()
 
-        self._lane: Lane[_StepOutput] = InlineLane() if self._device.type == "cuda" else ThreadLane(prepare)
+        self._lane: Lane[_StepOutput | None] = InlineLane() if self._device.type == "cuda" else ThreadLane(prepare)
         self._launched: list[StepPlan] = []
+        self._unmasked: Callable[[Masks], _StepOutput] | None = None  # what is left of the newest plan
 
     def launch(self, plan: StepPlan) -> None:
         batch = self._builder.build(plan)
         step = self._sampler.prepare(plan.rows, batch.sampling_rows)
         num_rows = len(plan.rows)
         self._launched.append(plan)
-        self._lane.submit(lambda: self._run(num_rows, batch, step))
+        if not plan.guided:
+            self._lane.submit(lambda: self._choose(num_rows, batch, step, self._compute(batch, step)))
+            return
+        computed: list[_Computed | Exception] = []
+
+        def compute() -> None:
+            try:
+                computed.append(self._compute(batch, step))
+            except Exception as error:  # raised again by the second half, whose result is the step's
+                computed.append(error)
+
+        def choose(masks: Masks) -> _StepOutput:
+            first = computed.pop()
+            if isinstance(first, Exception):
+                raise first
+            return self._choose(num_rows, batch, step, first, masks)
+
+        self._lane.submit(compute)
+        self._unmasked = choose
+
+    def mask(self, masks: Masks) -> None:
+        choose, self._unmasked = self._unmasked, None
+        assert choose is not None, "the newest plan has no guided rows"
+        self._lane.submit(lambda: choose(masks))
 
     def collect(self) -> StepResult:
         plan = self._launched.pop(0)
+        if plan.guided:
+            self._lane.take()  # the first half
         try:
-            return _to_host(self._lane.take())
+            output = self._lane.take()
+            assert output is not None
+            return _to_host(output)
         except (OutOfMemory, MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise
@@ -158,22 +196,33 @@ class ModelRunner:
             hidden = hidden[to_device(batch.sampling_tokens, self._device)]
         return self.decoder.logits(hidden)
 
-    def sample(self, logits: Tensor, step: SamplingStep) -> Sampled:
+    def sample(self, logits: Tensor, step: SamplingStep, masks: Masks | None = None) -> Sampled:
         """The next ids, which the following step's decode rows read on the device."""
-        sampled = self._sampler.sample(logits, step)
+        sampled = self._sampler.sample(logits, step, masks)
         self._last_ids[to_device(step.slots, self._device)] = sampled.ids
         return sampled
 
     @torch.inference_mode()
-    def _run(self, plan_rows: int, batch: Batch, step: SamplingStep) -> _StepOutput:
+    def _compute(self, batch: Batch, step: SamplingStep) -> _Computed:
         stepped = None if self._cuda is None else self._cuda.run(batch)
         hidden = self.forward(batch) if stepped is None else stepped.hidden
+        logits = None if stepped is None else stepped.logits
+        by_graph = stepped is not None and stepped.greedy is not None and not step.groups
+        if logits is None and batch.sampling_rows and not by_graph:
+            logits = self.logits(hidden, batch)
+        return _Computed(hidden, logits, stepped)
+
+    @torch.inference_mode()
+    def _choose(
+        self, plan_rows: int, batch: Batch, step: SamplingStep, computed: _Computed, masks: Masks | None = None
+    ) -> _StepOutput:
+        hidden, logits, stepped = computed.hidden, computed.logits, computed.stepped
         sampled = None
         if not batch.sampling_rows:
             self._sampler.reset(step)
         elif self._cuda is None or stepped is None or stepped.greedy is None or step.groups:
-            logits = None if stepped is None else stepped.logits
-            sampled = self.sample(self.logits(hidden, batch) if logits is None else logits, step)
+            assert logits is not None
+            sampled = self.sample(logits, step, masks)
         else:
             self._sampler.reset(step)
             sampled = Sampled(self._cuda.choose(stepped.greedy, len(batch.sampling_rows)), None)

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from firsttoken.child import Parent
 from firsttoken.config import EngineConfig
 from firsttoken.engine.channel import Channel, Events, Peer
+from firsttoken.engine.grammar.refusal import too_slow
 from firsttoken.engine.read_ahead import read_ahead
 from firsttoken.errors import FirstTokenError, QueueFull, RequestError, Unavailable
 from firsttoken.types import EngineInfo, GenerateRequest, SequenceOutput
@@ -52,6 +53,9 @@ class StepEngine(Protocol):
     def has_work(self) -> bool:
         """Whether a step would do something, collecting one in flight included."""
 
+    def prepare(self, request: GenerateRequest) -> Future[Any] | None:
+        """What `add` would wait for, if anything. Raises InvalidRequest or QueueFull."""
+
     def add(self, request: GenerateRequest) -> None:
         """Raises InvalidRequest or QueueFull."""
 
@@ -78,11 +82,26 @@ class _Running:
     unfinished: set[int]
 
 
+@dataclass(slots=True)
+class _Preparing:
+    """A request whose grammar is being compiled: neither accepted nor rejected yet."""
+
+    peer: Peer
+    request: GenerateRequest
+    prepared: Future[Any]
+    deadline: float  # time.monotonic()
+
+
 class EngineLoop:
     """Carries requests from workers into the engine and every step's tokens back, one message a worker a step."""
 
-    def __init__(self, engine: StepEngine, channel: Channel, info: EngineInfo) -> None:
+    def __init__(
+        self, engine: StepEngine, channel: Channel, info: EngineInfo, *, max_prepare_seconds: float = 5.0
+    ) -> None:
+        """`max_prepare_seconds`: how long a request may wait for its grammar before it is refused."""
         self._engine = engine
+        self._max_prepare_seconds = max_prepare_seconds
+        self._preparing: dict[str, _Preparing] = {}
         self._channel = channel
         self._info = info
         self._running: dict[str, _Running] = {}
@@ -95,9 +114,28 @@ class EngineLoop:
 
     def turn(self, idle: float | None) -> None:
         """Handles what has arrived, then makes one step; with no work it waits up to `idle` seconds for some."""
-        self.handle(self._channel.poll(0 if self._engine.has_work else idle))
+        self.handle(self._channel.poll(0 if self._engine.has_work else self._idle(idle)))
+        if self._preparing:
+            self._take_prepared()
         if self._engine.has_work:
             self._deliver(self._engine.step())
+
+    def _idle(self, idle: float | None) -> float | None:
+        """How long nothing need be done, unless a message comes or a request becomes ready."""
+        if not self._preparing:
+            return idle
+        left = max(0.0, min(waiting.deadline for waiting in self._preparing.values()) - time.monotonic())
+        return left if idle is None else min(idle, left)
+
+    def _take_prepared(self) -> None:
+        now = time.monotonic()
+        for request_id, waiting in list(self._preparing.items()):
+            if waiting.prepared.done():
+                del self._preparing[request_id]
+                self._submit(waiting.peer, waiting.request)
+            elif now >= waiting.deadline:
+                del self._preparing[request_id]
+                self._channel.send(waiting.peer, rejection(request_id, too_slow(self._max_prepare_seconds)))
 
     def handle(self, events: Events) -> None:
         for peer in events.joined:
@@ -106,6 +144,8 @@ class EngineLoop:
             self._receive(peer, message)
         for peer in events.gone:
             for request_id in [id_ for id_, running in self._running.items() if running.peer is peer]:
+                self._abort(request_id)
+            for request_id in [id_ for id_, waiting in self._preparing.items() if waiting.peer is peer]:
                 self._abort(request_id)
 
     def _receive(self, peer: Peer, message: ToEngine) -> None:
@@ -129,8 +169,14 @@ class EngineLoop:
         try:
             if self._draining:
                 raise Unavailable("The server is shutting down; send the request again later.", retry_after=5)
-            if request.request_id in self._running:
+            if request.request_id in self._running or request.request_id in self._preparing:
                 raise RequestError(f"Request id {request.request_id!r} is in use.")
+            prepared = self._engine.prepare(request)
+            if prepared is not None:
+                deadline = time.monotonic() + self._max_prepare_seconds
+                self._preparing[request.request_id] = _Preparing(peer, request, prepared, deadline)
+                prepared.add_done_callback(lambda _: self._channel.wake())
+                return
             self._engine.add(request)
         except RequestError as error:
             self._channel.send(peer, rejection(request.request_id, error))
@@ -145,6 +191,7 @@ class EngineLoop:
             self._channel.send(peer, Accepted(request.request_id))
 
     def _abort(self, request_id: str) -> None:
+        self._preparing.pop(request_id, None)
         if self._running.pop(request_id, None):
             self._engine.abort(request_id)
 
@@ -214,7 +261,7 @@ def serve(channel: Channel, config: Callable[[], EngineConfig], find_load: Calla
         log.exception("the engine could not start")
         return _fail(channel, f"The engine could not start: {_one_line(error)}")
     try:
-        EngineLoop(engine, channel, info).run()
+        EngineLoop(engine, channel, info, max_prepare_seconds=engine_config.max_grammar_seconds).run()
     except Exception as error:
         log.exception("the engine has failed")
         return _fail(channel, f"The engine has failed: {_one_line(error)}")

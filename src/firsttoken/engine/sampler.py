@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from firsttoken.engine.batch import Ints, lazy_zeros, to_device
-from firsttoken.engine.step_plan import PlanRow
+from firsttoken.engine.step_plan import Masks, PlanRow
 from firsttoken.engine.token_bans import BanStep, TokenBans
 from firsttoken.kernels import sampling
 from firsttoken.types import SamplingParams, TokenLogprob
@@ -41,6 +41,7 @@ class SamplingStep:
     penalized: Ints | None = None  # rows
     edits: tuple[Ints, Ints, NDArray[np.float32]] | None = None  # rows, ids and what is added to their logits
     bans: BanStep | None = None
+    guided: Ints | None = None  # rows whose masks come later
     logprob_rows: Ints | None = None
     logprob_counts: list[int] = field(default_factory=list)  # of each of those
 
@@ -95,14 +96,16 @@ class Sampler:
             step.penalized = self._penalized[slots].nonzero()[0]
         step.edits = self._edits(sampling_rows)
         step.bans = self._bans.prepare(sampling_rows)
+        guided = [i for i, row in enumerate(sampling_rows) if row.seq.request.sampling.grammar is not None]
+        step.guided = np.array(guided, dtype=np.int64) if guided else None
         counts = self._logprobs[slots]
         if (counts != _NO_LOGPROBS).any():
             step.logprob_rows = (counts != _NO_LOGPROBS).nonzero()[0]
             step.logprob_counts = counts[step.logprob_rows].tolist()
         return step
 
-    def sample(self, logits: Tensor, step: SamplingStep) -> Sampled:
-        """logits [rows, at least vocabulary] float32, which may be overwritten."""
+    def sample(self, logits: Tensor, step: SamplingStep, masks: Masks | None = None) -> Sampled:
+        """logits [rows, at least vocabulary] float32, which may be overwritten; `masks`: of the guided rows."""
         self.reset(step)
         logits = logits[:, : self._vocabulary]
         if not step.groups:
@@ -110,6 +113,8 @@ class Sampler:
         logprob_rows = None if step.logprob_rows is None else self._tensor(step.logprob_rows)
         own = None if logprob_rows is None else logits[logprob_rows]  # before anything changes them
         logits = self._shape(sampling.sanitize(logits), step)
+        if step.guided is not None and masks is not None:
+            sampling.forbid(logits, self._tensor(step.guided), self._tensor(masks))
         ids = self._choose(logits, step)
         if step.penalized is not None:
             rows = self._tensor(step.penalized)
@@ -156,6 +161,7 @@ class Sampler:
             and self._bias[slot] is None
             and self._banned[slot] is None
             and not self._bans.restrict(slot)
+            and params.grammar is None
         )
         if not penalized:
             return None
@@ -163,7 +169,7 @@ class Sampler:
         return Reset(slot, ids[: seq.num_prompt_tokens], ids[seq.num_prompt_tokens :])
 
     def _banned_ids(self, params: SamplingParams) -> Ints | None:
-        if params.min_tokens <= 0:
+        if params.min_tokens <= 0 or params.grammar is not None:  # a grammar's masks see to it
             return None
         ids = {*params.stop_token_ids, *(() if params.ignore_eos else self._eos)}
         return np.array(sorted(id_ for id_ in ids if id_ < self._vocabulary), dtype=np.int64)

@@ -240,7 +240,9 @@ class Scheduler:
             seq.num_in_flight += samples
             seq.last_step = self._next_step
         self._next_step += 1
-        return StepPlan(self._next_step - 1, (*decodes, *chunks))
+        rows = (*decodes, *chunks)
+        guided = tuple(i for i, row in enumerate(rows) if row.samples and row.seq.matcher is not None)
+        return StepPlan(self._next_step - 1, rows, guided)
 
     def _preempt(self, seq: Sequence) -> None:
         self._chosen.pop(seq, None)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from firsttoken.types import FinishReason, GenerateRequest
+
+if TYPE_CHECKING:
+    from firsttoken.engine.grammar.matcher import Matcher
 
 
 class Status(Enum):
@@ -30,6 +34,7 @@ class Sequence:
     max_total_tokens: int  # prompt + max_tokens, cut to the context
     order: int = 0  # of admission: breaks ties of priority and arrival
     stop_ids: frozenset[int] = frozenset()  # end ids (unless ignored) and stop_token_ids
+    matcher: Matcher | None = None  # where its grammar stands after the committed output
     status: Status = Status.WAITING
     num_computed: int = 0  # tokens whose KV is in the cache or will be when the queued steps end
     num_in_flight: int = 0  # sampled by a queued step, not yet committed

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from firsttoken.engine.sequence import Sequence
 from firsttoken.types import TokenLogprob
+
+Masks = NDArray[np.int32]  # [rows, words]: bit i of word w allows id 32 w + i
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class StepPlan:
 
     step_id: int
     rows: tuple[PlanRow, ...]
+    guided: tuple[int, ...] = ()  # rows that sample by a grammar: their masks come later
 
     @property
     def num_tokens(self) -> int:
@@ -58,7 +64,13 @@ class Runner(Protocol):
     """Runs plans in order, without the host waiting. The engine keeps at most two launched and uncollected."""
 
     def launch(self, plan: StepPlan) -> None:
-        """Queues a step. Reads sequences and block tables now; the caller may change them after it returns."""
+        """Queues a step. Reads sequences and block tables now; the caller may change them after it returns.
+
+        Of a plan with guided rows the choice of tokens is queued by `mask`, which must follow before the next launch.
+        """
+
+    def mask(self, masks: Masks) -> None:
+        """What the guided rows of the newest plan may choose, one mask each. Read now."""
 
     def collect(self) -> StepResult:
         """Waits for the oldest launched step and returns its result."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import numpy as np
+
 from firsttoken.engine.sequence import Sequence
 from firsttoken.engine.step_cost import StepLoad
 from firsttoken.engine.step_plan import PlanRow, Runner, StepPlan
 from firsttoken.errors import OutOfMemory
-from firsttoken.types import GenerateRequest, SamplingParams
+from firsttoken.types import GenerateRequest, Grammar, SamplingParams
 
 _GREEDY = SamplingParams(temperature=0.0)
 _PATHS = (  # one of each way to choose a token
@@ -18,6 +20,7 @@ _PATHS = (  # one of each way to choose a token
     SamplingParams(top_p=0.9),
     SamplingParams(repetition_penalty=1.1, presence_penalty=0.1, frequency_penalty=0.1),
     SamplingParams(temperature=0.0, logit_bias={0: -1.0}, logprobs=5, prompt_logprobs=1),
+    SamplingParams(grammar=Grammar(kind="json_object", source="")),
 )
 _LENGTHS = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)  # prefills, while time lasts
 _CONTINUED = ((1024, 3072), (1024, 15360))  # chunks over what is cached already: (tokens, cached), likewise
@@ -37,6 +40,7 @@ class WarmUp:
         max_num_seqs: int,
         max_tokens: int,
         max_len: int,
+        token_id_limit: int,
         twice: bool = False,
     ) -> None:
         """`twice`: every step is timed on its second run too, where the first one compiles or looks for kernels."""
@@ -45,6 +49,7 @@ class WarmUp:
         self._block_size = block_size
         self._max_num_seqs = max_num_seqs
         self._max_tokens, self._max_len = min(max_tokens, max_len), max_len
+        self._mask_words = -(-token_id_limit // 32)
         self._twice = twice
         self._step = -1  # counts down: real steps count up from 0
 
@@ -81,7 +86,10 @@ class WarmUp:
         best = float("inf")
         for _ in range(2 if rows[0].num_tokens == 1 or self._twice else 1):
             begin = time.perf_counter()
-            self._runner.launch(StepPlan(self._step, tuple(rows)))
+            guided = tuple(i for i, row in enumerate(rows) if row.seq.request.sampling.grammar is not None)
+            self._runner.launch(StepPlan(self._step, tuple(rows), guided))
+            if guided:
+                self._runner.mask(np.full((len(guided), self._mask_words), -1, dtype=np.int32))
             result = self._runner.collect()
             best = min(best, time.perf_counter() - begin)
             self._step -= 1

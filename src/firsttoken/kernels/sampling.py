@@ -57,6 +57,17 @@ def penalize(
     return logits - frequency[:, None] * counts - presence[:, None] * in_output
 
 
+def forbid(logits: Tensor, rows: Tensor, masks: Tensor) -> None:
+    """In place: ids that a row's mask lacks become impossible, and those it has stay possible whatever else was done.
+
+    logits [rows, ids]; rows [masked] int64; masks [masked, words] int32, bit i of word w for id 32 w + i.
+    """
+    bits = torch.arange(8, dtype=torch.uint8, device=masks.device)
+    allowed = (masks.view(torch.uint8)[:, :, None] >> bits & 1).view(torch.bool)  # [masked, bytes, 8]
+    allowed = allowed.view(len(masks), -1)[:, : logits.shape[1]]
+    logits[rows] = torch.where(allowed, logits[rows].clamp(min=_LOWEST), float("-inf"))
+
+
 def greedy(logits: Tensor) -> Tensor:
     """The likeliest id of each row, the lowest of equals: [rows] int64."""
     values, ids = logits.max(dim=-1)

@@ -1,0 +1,31 @@
+"""A request's grammar in llguidance's own form."""
+
+from __future__ import annotations
+
+import json
+
+from llguidance import LLMatcher, regex_to_lark
+
+from firsttoken import lark
+from firsttoken.types import Grammar
+
+
+def to_llguidance(grammar: Grammar) -> str:
+    """Checks little: what is wrong is found when it is compiled. Raises ValueError where a source is no JSON."""
+    match grammar.kind:
+        case "json_object":
+            return _schema('{"type": "object"}', grammar)
+        case "json_schema":
+            return _schema(grammar.source, grammar)
+        case "regex":
+            return LLMatcher.grammar_from_lark(f"start: /{regex_to_lark(grammar.source)}/")  # \\d is [0-9]
+        case "choice":
+            choices: list[str] = json.loads(grammar.source)
+            return LLMatcher.grammar_from_lark("start: " + " | ".join(map(lark.text, choices)))
+        case "lark":
+            return LLMatcher.grammar_from_lark(grammar.source)
+
+
+def _schema(source: str, grammar: Grammar) -> str:
+    options = lark.json_options(grammar.whitespace, lenient=grammar.lenient)
+    return LLMatcher.grammar_from_json_schema(source, overrides=options)  # type: ignore[arg-type]
