@@ -1,0 +1,129 @@
+/* What Chainlit's page lacks: names for its icon buttons, a word on the model's server, and the system's own theme. */
+(() => {
+  'use strict';
+  const chinese = document.documentElement.lang.startsWith('zh');
+  const say = (en, zh) => (chinese ? zh : en);
+
+  if (!localStorage.getItem('vite-ui-theme')) localStorage.setItem('vite-ui-theme', 'system');
+
+  // Names for screen readers. The nodes are React's: attributes are added, nothing is moved.
+  const names = {
+    '#search-chats-button': say('Search chats', '搜索对话'),
+    '#new-chat-button': say('New chat', '新建对话'),
+    '#sidebar-trigger-button': say('Toggle the list of chats', '显示或隐藏对话列表'),
+    '#upload-button, #upload-button-loading': say('Attach text or code', '附加文本或代码'),
+    '#chat-settings-open-modal': say('Settings', '设置'),
+    '#chat-submit': say('Send', '发送'),
+    '#stop-button': say('Stop the answer', '停止回答'),
+    '#user-nav-button': say('User menu', '用户菜单'),
+    '#chat-input': say('Your question', '你的问题'),
+    '#edit-chat-input': say('Edit your question', '编辑你的问题'),
+    '.edit-message': say('Edit this question', '编辑此问题'),
+    '#thread-options': say('Rename or delete', '重命名或删除'),
+    '.message-content button': say('Copy the code', '复制代码'),
+    '#attachments button': say('Remove the attachment', '移除附件'),
+    '#chat-settings [role="switch"]': say('Back to the recommended values', '恢复推荐值'),
+    'form .relative > button': say('Show the password', '显示密码'),
+    'input[type="file"]': say('Attach text or code', '附加文本或代码')
+  };
+  const name = () => {
+    for (const [selector, label] of Object.entries(names))
+      for (const node of document.querySelectorAll(selector))
+        if (!node.hasAttribute('aria-label') && !node.textContent.trim()) node.setAttribute('aria-label', label);
+    for (const node of document.querySelectorAll('button:not([aria-label]):not([data-named])')) {
+      node.dataset.named = '';
+      if (node.querySelector('svg.lucide-arrow-down') && !node.textContent.trim())
+        node.setAttribute('aria-label', say('Scroll to the end', '滚动到底部'));
+    }
+    // A thread is a link around a button around a menu: the link and the menu are what a keyboard needs.
+    for (const node of document.querySelectorAll('#thread-options:not([tabindex])')) {
+      node.tabIndex = 0;
+      node.setAttribute('role', 'button');
+      const inner = node.closest('button');
+      if (inner) {
+        inner.tabIndex = -1;
+        inner.setAttribute('role', 'none');
+      }
+    }
+    const email = document.querySelector('form #email');
+    if (email && !email.value) fillIn(email);
+  };
+  // The page has one user: the form's name field is filled in and put away.
+  const fillIn = (field) => {
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(field, 'owner');
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+    field.parentElement.hidden = true;
+    field.parentElement.style.display = 'none';
+    document.querySelector('form #password')?.focus();
+  };
+  let planned = false;
+  const observer = new MutationObserver(() => {
+    if (planned) return;
+    planned = true;
+    setTimeout(() => {
+      planned = false;
+      name();
+    }, 150);
+  });
+  observer.observe(document.body, { childList: true, subtree: true });
+
+  // Esc stops an answer, unless it closes something.
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape' && !event.defaultPrevented && !document.querySelector('[role="dialog"], [role="menu"]'))
+      document.querySelector('#stop-button')?.click();
+  });
+
+  // Copying also where the browser grants no clipboard: a page over plain HTTP that is not on this machine.
+  if (!navigator.clipboard) {
+    const writeText = async (text) => {
+      const area = document.createElement('textarea');
+      area.value = text;
+      document.body.append(area);
+      area.select();
+      document.execCommand('copy');
+      area.remove();
+    };
+    const write = async ([item]) => writeText(await (await item.getType('text/plain')).text());
+    Object.defineProperty(navigator, 'clipboard', { value: { write, writeText } });
+  }
+
+  // How the model's server is: nothing while it is well.
+  const bar = document.createElement('div');
+  bar.id = 'server-state';
+  bar.setAttribute('role', 'status');
+  bar.hidden = true;
+  document.body.append(bar);
+  let lost = say('The connection to this page is lost. Trying again…', '与页面的连接已断开，正在重试……');
+  let timer;
+  const show = (text, fraction) => {
+    bar.hidden = false;
+    bar.replaceChildren(text);
+    if (fraction === undefined) return;
+    const progress = document.createElement('progress');
+    progress.max = 1;
+    if (fraction !== null) progress.value = fraction;
+    progress.setAttribute('aria-label', text);
+    bar.append(progress);
+  };
+  const look = async () => {
+    clearTimeout(timer);
+    let pause = 1500;
+    try {
+      const response = await fetch('/firsttoken/state');
+      const state = response.status === 401 ? { state: 'ready' } : await response.json();
+      if (state.state === 'ready') {
+        if (!bar.hidden) {
+          show(state.back);
+          setTimeout(() => (bar.hidden = true), 2500);
+        }
+        pause = 8000;
+      } else show(state.text, state.state === 'loading' ? state.fraction : undefined);
+    } catch {
+      show(lost);
+    }
+    timer = setTimeout(look, document.hidden ? 30000 : pause);
+  };
+  document.addEventListener('visibilitychange', () => document.hidden || look());
+  look();
+  name();
+})();
