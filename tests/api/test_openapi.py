@@ -38,7 +38,7 @@ class Document:
         kind = response.headers["content-type"].partition(";")[0]
         schema = answer["content"][kind]["schema"]
         if kind == "text/event-stream":
-            events = [event.removeprefix("data: ") for event in response.text.split("\n\n") if event]
+            events = [event.rpartition("data: ")[2] for event in response.text.split("\n\n") if event]
             assert events
             for event in events:
                 if event != "[DONE]":
@@ -93,6 +93,7 @@ def test_a_model_and_its_absence_are_as_described(server: LiveServer, document: 
 
 
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
+ANTHROPIC = CHAT | {"max_tokens": 8}
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 
 
@@ -110,6 +111,16 @@ USAGE = {"stream": True, "stream_options": {"include_usage": True}}
         ("/v1/completions", {"prompt": "Hi", **USAGE}),
         ("/v1/completions", {"prompt": "Hi", "stream": True, "logprobs": 2, "echo": True}),
         ("/v1/completions", {}),
+        ("/v1/responses", {"input": "Hi", "top_logprobs": 2, "metadata": {"a": "b"}}),
+        ("/v1/responses", {"input": "Hi", "max_output_tokens": 2, "stream": True, "top_logprobs": 2}),
+        ("/v1/responses", {"input": "Hi", "store": True}),
+        ("/v1/messages", ANTHROPIC),
+        ("/v1/messages", ANTHROPIC | {"stop_sequences": ["lo"]}),
+        ("/v1/messages", ANTHROPIC | {"stream": True}),
+        ("/v1/messages", ANTHROPIC | {"max_tokens": 0}),
+        ("/v1/messages", ANTHROPIC | {"model": "nobody"}),
+        ("/v1/messages/count_tokens", CHAT),
+        ("/v1/messages/count_tokens", {}),
         ("/tokenize", {"prompt": "Hi", "return_token_strs": True}),
         ("/tokenize", CHAT),
         ("/tokenize", {"prompt": 1}),
@@ -128,19 +139,23 @@ def test_what_is_answered_is_as_described(
 def test_failures_are_as_described(server: LiveServer, document: Document, stream: bool) -> None:
     server.backend.fails_after = 2
     document.holds_for("/v1/chat/completions", server.chat(stream=stream))
+    document.holds_for("/v1/responses", server.post("/v1/responses", input="Hi", stream=stream))
+    document.holds_for("/v1/messages", server.post("/v1/messages", **ANTHROPIC, stream=stream))
     server.backend.fails_after = None
     server.backend.capacity = 0
     document.holds_for("/v1/completions", server.complete(stream=stream))
+    document.holds_for("/v1/messages", server.post("/v1/messages", **ANTHROPIC, stream=stream))
     server.backend.state = "draining"
     document.holds_for("/v1/completions", server.complete(stream=stream))
 
 
 def test_refusals_before_any_route_are_as_described(tokenizer: Tokenizer) -> None:
     with live_server(tokenizer, api_keys=("secret",), max_body_bytes=1000) as server:
-        path = "/v1/completions"
-        refused = server.complete()
+        paths = ("/v1/completions", "/v1/messages")
+        refused = [server.client.post(path, json={}) for path in paths]
         server.client.headers["authorization"] = "Bearer secret"
         document = Document(server)
-        document.holds_for(path, refused)
-        document.holds_for(path, server.complete("a" * 2000))
-        document.holds_for(path, server.client.post(path, json={}, headers={"x": "a" * 40_000}))
+        for path, response in zip(paths, refused, strict=True):
+            document.holds_for(path, response)
+            document.holds_for(path, server.post(path, prompt="a" * 2000))
+            document.holds_for(path, server.client.post(path, json={}, headers={"x": "a" * 40_000}))

@@ -13,12 +13,19 @@ from firsttoken.server.backend import Backend
 from firsttoken.server.chat import chat_completions
 from firsttoken.server.completions import completions
 from firsttoken.server.limits import BodyLimit, HeaderLimit
+from firsttoken.server.messages.errors import MessagesErrors
+from firsttoken.server.messages.route import count_tokens, create_message
 from firsttoken.server.metrics import metrics
-from firsttoken.server.openapi import ANYWHERE, BODY, GENERATES, MODEL, Described
+from firsttoken.server.openapi import ANYWHERE, BODY, GENERATES, KEYED, MODEL, Described
 from firsttoken.server.request_id import RequestId
+from firsttoken.server.responses.route import create_response, no_stored_response
 from firsttoken.server.schemas import answers
 from firsttoken.server.schemas.chat import ChatRequest
 from firsttoken.server.schemas.completions import CompletionRequest
+from firsttoken.server.schemas.message_answers import MessageError, MessageEvent, MessageObject, TokenCountObject
+from firsttoken.server.schemas.messages import CountTokensRequest, MessagesRequest
+from firsttoken.server.schemas.response_answers import ResponseEvent, ResponseObject
+from firsttoken.server.schemas.responses import ResponsesRequest
 from firsttoken.server.schemas.tokenize import DetokenizeRequest, TokenizeChat, TokenizeText
 from firsttoken.server.service import Service
 from firsttoken.server.tokenize import detokenize, tokenize
@@ -47,6 +54,7 @@ def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> 
         app.add_middleware(BearerAuth, keys=config.api_keys)
     app.add_middleware(HeaderLimit)
     app.add_middleware(RequestId)
+    app.add_middleware(MessagesErrors)
     app.openapi = lambda: described.document(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
     return app
 
@@ -102,6 +110,34 @@ def _add_api(app: FastAPI, service: Service, described: Described) -> None:
     @app.post("/v1/completions", openapi_extra=text)
     async def create_completion(request: Request) -> Response:
         return await completions(service, request)
+
+    responses = route(ResponseObject, ResponsesRequest, events=ResponseEvent, errors=GENERATES)
+
+    @app.post("/v1/responses", openapi_extra=responses)
+    async def create_a_response(request: Request) -> Response:
+        return await create_response(service, request)
+
+    not_stored = route(answers.Error, errors=(*KEYED, "404"))
+
+    @app.get("/v1/responses/{response_id}", summary="404: no response is stored", openapi_extra=not_stored)
+    async def retrieve_response(response_id: str) -> Response:
+        return no_stored_response(response_id)
+
+    @app.delete("/v1/responses/{response_id}", summary="404: no response is stored", openapi_extra=not_stored)
+    async def delete_response(response_id: str) -> Response:
+        return no_stored_response(response_id)
+
+    messages = route(MessageObject, MessagesRequest, events=MessageEvent, errors=GENERATES, error=MessageError)
+
+    @app.post("/v1/messages", openapi_extra=messages)
+    async def create_a_message(request: Request) -> Response:
+        return await create_message(service, request)
+
+    counts = route(TokenCountObject, CountTokensRequest, errors=BODY, error=MessageError)
+
+    @app.post("/v1/messages/count_tokens", openapi_extra=counts)
+    async def count_a_messages_tokens(request: Request) -> Response:
+        return await count_tokens(service, request)
 
     @app.post("/tokenize", openapi_extra=route(answers.Tokens, TokenizeText, TokenizeChat, errors=BODY))
     async def create_tokens(request: Request) -> Response:

@@ -14,7 +14,8 @@ OPEN_PATHS = frozenset({"/health", "/ready", "/ping", "/version", "/metrics"})
 
 
 class BearerAuth:
-    """Lets a request through that carries one of the keys; probes and metrics are open.
+    """Lets a request through that carries one of the keys, as `Authorization: Bearer KEY` or, as Anthropic's clients
+    send it, as `x-api-key: KEY`; probes and metrics are open.
 
     The path is the one of the request line and no other header is looked at, so that a forged `Host` changes nothing.
     Digests of equal length are compared in constant time, and with every key, so that timing tells nothing of them.
@@ -28,7 +29,7 @@ class BearerAuth:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS or self._allowed(scope):
             await self._app(scope, receive, send)
             return
-        given = any(name == b"authorization" for name, _ in scope["headers"])
+        given = any(name in (b"authorization", b"x-api-key") for name, _ in scope["headers"])
         if given:
             message = "Incorrect API key provided. Send one of this server's keys as `Authorization: Bearer KEY`."
         else:
@@ -38,11 +39,10 @@ class BearerAuth:
 
     def _allowed(self, scope: Scope) -> bool:
         values = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(values) != 1:
+        keys = [value for name, value in scope["headers"] if name == b"x-api-key"]
+        if len(values) > 1 or len(keys) > 1:
             return False
-        scheme, _, key = values[0].partition(b" ")
-        if scheme.lower() != b"bearer":
-            return False
-        digest = hashlib.sha256(key.strip()).digest()
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        keys += [key for scheme, _, key in (value.partition(b" ") for value in values) if scheme.lower() == b"bearer"]
+        digests = [hashlib.sha256(key.strip()).digest() for key in keys]
+        matches = [hmac.compare_digest(digest, known) for digest in digests for known in self._digests]
         return any(matches)

@@ -28,7 +28,7 @@ async def chat_completions(service: Service, request: Request) -> Response:
     info = service.info()
     json_body = await read_object(request)
     parsed = await parse(ChatRequest, json_body, CHAT, strict_fields=service.config.strict_fields)
-    started = await turn.start(service, parsed.body, info, prefix="chatcmpl", arrival=arrival)
+    started = await turn.start(service, parsed.body, info, prefix="chatcmpl-", arrival=arrival)
     return await _respond(service, request, parsed.body, started, parsed.headers | started.headers)
 
 

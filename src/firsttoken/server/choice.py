@@ -125,6 +125,11 @@ class Choice:
         return not self._awaits_prompt and bool(something)
 
     @property
+    def stop_string(self) -> str | None:
+        """The stop string that ended it."""
+        return None if self._stops is None else self._stops.matched
+
+    @property
     def done(self) -> bool:
         return self.finish_reason is not None or self.error is not None
 

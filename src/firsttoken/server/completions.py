@@ -51,7 +51,7 @@ async def completions(service: Service, request: Request) -> Response:
             code="invalid_value",
         )
     encoded = [await _encode(service, body, prompt, info) for prompt in body.prompt]
-    identity = service.identity("cmpl", model, info)
+    identity = service.identity("cmpl-", model, info)
     builder = _Builder(service.tokenizer, body, n)
     runs = [builder.run(f"{identity.response_id}-{i}", i, prompt, info, arrival) for i, prompt in enumerate(encoded)]
     generation = Generation(service.backend, runs, streams=bool(body.stream))
@@ -61,7 +61,13 @@ async def completions(service: Service, request: Request) -> Response:
 
 
 async def _encode(service: Service, body: CompletionRequest, prompt: Prompt, info: EngineInfo) -> Encoded:
-    room = Room(context=info.max_model_len, wanted=body.max_tokens, kind="prompt", keep=body.truncate_prompt_tokens)
+    room = Room(
+        context=info.max_model_len,
+        wanted=body.max_tokens,
+        kind="prompt",
+        keep=body.truncate_prompt_tokens,
+        truncate=service.config.truncate,
+    )
     if isinstance(prompt, str):
         special = body.add_special_tokens is not False
         return await service.prompts.text(prompt, room, info, add_special_tokens=special)

@@ -38,7 +38,7 @@ class Described:
 
     def __init__(self) -> None:
         self._bodies: list[type[BaseModel]] = []
-        self._answers: list[type[BaseModel]] = [Error]
+        self._answers: list[type[BaseModel]] = []
 
     def route(
         self,
@@ -47,22 +47,24 @@ class Described:
         events: type[BaseModel] | None = None,
         also: dict[str, type[BaseModel]] | None = None,
         errors: tuple[str, ...] = KEYED,
+        error: type[BaseModel] = Error,
     ) -> dict[str, Any]:
         """`openapi_extra` of a route.
 
         `answer` is None for plain text; `events` are those of a stream, each the JSON of one `data:` line; `also` are
-        answers of other statuses that are no error objects.
+        answers of other statuses that are no error objects; `error` is the form of those that are.
         """
         self._bodies += bodies
-        self._answers += [schema for schema in (answer, events, *(also or {}).values()) if schema is not None]
+        self._answers += [schema for schema in (answer, events, error, *(also or {}).values()) if schema is not None]
         content: dict[str, Any] = {"text/plain": {"schema": {"type": "string"}}}
         if answer is not None:
             content = {"application/json": {"schema": _reference(answer)}}
         if events is not None:
-            content["text/event-stream"] = {"schema": _event(events)}
+            content["text/event-stream"] = {"schema": _event(events, error)}
         responses: dict[str, Any] = {"200": {"description": "The answer.", "content": content}}
         for status in sorted(errors):
-            responses[status] = {"$ref": f"{_RESPONSES}{status}"}
+            shared = {"$ref": f"{_RESPONSES}{status}"}
+            responses[status] = shared if error is Error else _error(status, _ERRORS[status], error)
         for status, schema in (also or {}).items():
             form = {"application/json": {"schema": _reference(schema)}}
             responses[status] = {"description": "Not now.", "content": form}
@@ -93,20 +95,20 @@ def _reference(schema: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _SCHEMAS + schema.__name__}
 
 
-def _event(schema: type[BaseModel]) -> dict[str, Any]:
+def _event(schema: type[BaseModel], error: type[BaseModel]) -> dict[str, Any]:
     """One event of a stream, as OpenAPI 3.2 has it."""
     said = {
         "type": "string",
         "description": "JSON; an error object where the stream cannot go on; `[DONE]` at the end.",
         "contentMediaType": "application/json",
-        "contentSchema": {"anyOf": [_reference(schema), _reference(Error)]},
+        "contentSchema": {"anyOf": [_reference(schema), _reference(error)]},
     }
     return {"type": "object", "properties": {"data": said}, "required": ["data"]}
 
 
-def _error(status: str, sentence: str) -> dict[str, Any]:
+def _error(status: str, sentence: str, schema: type[BaseModel] = Error) -> dict[str, Any]:
     response: dict[str, Any] = {
         "description": sentence,
-        "content": {"application/json": {"schema": _reference(Error)}},
+        "content": {"application/json": {"schema": _reference(schema)}},
     }
     return response | ({"headers": _RETRY} if status in ("429", "503") else {})

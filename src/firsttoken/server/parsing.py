@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -16,12 +16,13 @@ from pydantic_core import ErrorDetails, from_json
 from starlette.requests import Request
 
 from firsttoken.errors import InvalidRequest
-from firsttoken.server.schemas.sampling import StreamOptions, WrongField
-from firsttoken.server.unsupported import MESSAGE, STREAM_OPTIONS, Neutral, refuse_unsupported
+from firsttoken.server.schemas.sampling import WrongField
+from firsttoken.server.unsupported import Neutral, refuse_unsupported
 
 log = logging.getLogger("firsttoken.server")
 
 Schema = TypeVar("Schema", bound=BaseModel)
+Result = TypeVar("Result")
 
 _INLINE_BYTES = 64 * 1024  # shorter bodies are checked in well under a millisecond
 _MAX_NAMED = 16  # unknown fields told of
@@ -95,11 +96,12 @@ def _loads(raw: bytes) -> Any:
 async def parse(
     schema: type[Schema], body: JsonBody, known: Mapping[str, Neutral], *, strict_fields: bool
 ) -> Parsed[Schema]:
-    """Raises InvalidRequest for a wrong value, a known field that is not honoured, or, if strict, an unknown one.
+    """Raises InvalidRequest for a wrong value, a known field that is not honoured, or, if strict, an unknown one."""
+    return await off_loop_if_long(partial(check, schema, body.fields, known, strict_fields=strict_fields), body)
 
-    A long body is checked in a thread: a list of a million ids takes long enough for others' tokens to be late.
-    """
-    work = partial(check, schema, body.fields, known, strict_fields=strict_fields)
+
+async def off_loop_if_long(work: Callable[[], Result], body: JsonBody) -> Result:
+    """A long body is checked in a thread: a list of a million ids takes long enough for others' tokens to be late."""
     return work() if body.size <= _INLINE_BYTES else await asyncio.to_thread(work)
 
 
@@ -138,22 +140,17 @@ def _in_header(name: str) -> str:
 
 def _unknown_inside(schema: type[BaseModel], fields: dict[str, Any]) -> list[str]:
     unknown: list[str] = []
-    options = fields.get("stream_options")
-    if "stream_options" in schema.model_fields and isinstance(options, dict):
-        rest = {name: value for name, value in options.items() if name not in StreamOptions.model_fields}
-        unknown += refuse_unsupported(rest, STREAM_OPTIONS, "stream_options.")
-    messages = fields.get("messages")
-    if "messages" in schema.model_fields and isinstance(messages, list):
-        for i, message in enumerate(messages):
-            if isinstance(message, dict):
-                rest = {name: value for name, value in message.items() if name not in _MESSAGE_FIELDS}
-                unknown += refuse_unsupported(rest, MESSAGE, f"messages[{i}].")
+    for name, inner, known in (each for base in schema.__mro__ for each in base.__dict__.get("INSIDE", ())):
+        mine = {field.alias or field_name for field_name, field in inner.model_fields.items()}
+        given = fields.get(name)
+        objects = [(f"{name}.", given)]
+        if isinstance(given, list):
+            objects = [(f"{name}[{place}].", each) for place, each in enumerate(given)]
+        for prefix, value in objects:
+            if isinstance(value, dict):
+                rest = {key: item for key, item in value.items() if key not in mine}
+                unknown += refuse_unsupported(rest, known, prefix)
     return unknown
-
-
-_MESSAGE_FIELDS = frozenset(
-    {"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "reasoning"}
-)
 
 
 def _as_invalid_request(error: ValidationError) -> InvalidRequest:

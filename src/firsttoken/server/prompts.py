@@ -28,6 +28,7 @@ class Room:
     wanted: int | None  # tokens of answer that must fit; None: one is enough
     kind: Literal["messages", "prompt"]
     keep: int | None = None  # truncate_prompt_tokens: the last so many; -1: as many as fit
+    truncate: Truncation = "none"  # what is cut of a prompt that does not fit
 
     @property
     def for_prompt(self) -> int:
@@ -39,6 +40,11 @@ class Room:
         if self.wanted is not None:
             return self.for_prompt
         return self.context - max(1, min(_RESERVED_TOKENS, self.context // 4))
+
+    @property
+    def limit(self) -> int | None:
+        """Beyond it the tokenizer refuses early, without encoding the whole of a huge text."""
+        return self.context if self.truncate == "none" and self.keep is None else None
 
     def refusal(self, tokens: int) -> InvalidRequest:
         """In OpenAI's words."""
@@ -71,15 +77,14 @@ class Encoded:
 class Prompts:
     """Turns what clients send into token ids."""
 
-    def __init__(self, tokenizer: Tokenizer, truncate: Truncation) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._truncate = truncate
 
     async def text(self, prompt: str, room: Room, info: EngineInfo, *, add_special_tokens: bool = True) -> Encoded:
         """Raises InvalidRequest for an empty prompt (unless the model has a token to begin with) and a too long one."""
 
         def encode() -> list[int]:
-            return self._tokenizer.encode(prompt, add_special_tokens=add_special_tokens, limit=self._limit(room))
+            return self._tokenizer.encode(prompt, add_special_tokens=add_special_tokens, limit=room.limit)
 
         ids = await _off_loop(encode, len(prompt))
         if not ids and info.bos_token_id is not None:
@@ -97,18 +102,14 @@ class Prompts:
         """`options` go to the tokenizer's `encode_chat`. Raises InvalidRequest where the template refuses them."""
 
         def encode() -> Encoded:
-            ids = self._tokenizer.encode_chat(messages, limit=self._limit(room), **options)
-            if self._truncate == "middle" and room.keep is None and len(ids) > room.for_prompt:
+            ids = self._tokenizer.encode_chat(messages, limit=room.limit, **options)
+            if room.truncate == "middle" and room.keep is None and len(ids) > room.for_prompt:
                 return self._keep_ends(ids, messages, room, options)
             return self._fit(ids, room)
 
         chars = sum(len(text) for message in messages for text in _texts(message))
         chars += len(msgspec.json.encode(options.get("tools")))
         return await _off_loop(encode, chars)
-
-    def _limit(self, room: Room) -> int | None:
-        """Beyond it the tokenizer refuses early, without encoding the whole of a huge text."""
-        return room.context if self._truncate == "none" and room.keep is None else None
 
     def _fit(self, ids: list[int], room: Room) -> Encoded:
         total = len(ids)
@@ -118,12 +119,12 @@ class Prompts:
             ids = ids[-room.after_cut :]
         if len(ids) <= room.for_prompt:
             return Encoded(ids, total - len(ids))
-        if self._truncate == "none" or room.keep is not None or room.after_cut <= 0:
+        if room.truncate == "none" or room.keep is not None or room.after_cut <= 0:
             raise room.refusal(len(ids))
         size = room.after_cut
-        if self._truncate == "left":
+        if room.truncate == "left":
             ids = ids[-size:]
-        elif self._truncate == "right":
+        elif room.truncate == "right":
             ids = ids[:size]
         else:
             ids = ids[: size - size // 2] + ids[total - size // 2 :]

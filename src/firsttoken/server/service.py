@@ -31,7 +31,7 @@ class Service:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dialect", Dialect.of(self.tokenizer, self.config))
-        object.__setattr__(self, "prompts", Prompts(self.tokenizer, self.config.truncate))
+        object.__setattr__(self, "prompts", Prompts(self.tokenizer))
 
     def info(self) -> EngineInfo:
         """Raises Unavailable unless new requests are taken, before anything is spent on one."""
@@ -64,7 +64,7 @@ class Service:
         """The fingerprint changes with whatever can change a seeded answer: code, weights, precision, device."""
         basis = "|".join((__version__, info.model, info.dtype, info.weights, info.attention, info.device_name))
         fingerprint = "fp_" + hashlib.sha256(basis.encode()).hexdigest()[:10]
-        return Identity(f"{prefix}-{uuid.uuid4().hex}", int(time.time()), model, fingerprint)
+        return Identity(f"{prefix}{uuid.uuid4().hex}", int(time.time()), model, fingerprint)
 
 
 def _public_name(model: str) -> str:

@@ -28,9 +28,9 @@ _NO_LOGPROBS = b'},"logprobs":null,"finish_reason":null'  # between a delta and 
 _LINE_ENDS = tuple((char.encode(), b"\\u%04x" % ord(char)) for char in "\x85\u2028\u2029")
 
 
-def json_text(text: str) -> bytes:
-    """A JSON string, quotes included, on one line by any reading."""
-    encoded = _encode(text)
+def json_text(value: Any) -> bytes:
+    """JSON on one line by any reading; a string has its quotes."""
+    encoded = _encode(value)
     for raw, escaped in _LINE_ENDS:
         if raw in encoded:
             encoded = encoded.replace(raw, escaped)

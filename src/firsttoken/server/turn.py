@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from firsttoken.config import Truncation
 from firsttoken.errors import InvalidRequest
 from firsttoken.server.answers import truncation_header
 from firsttoken.server.choice import Choice
 from firsttoken.server.generation import Generation, Run
+from firsttoken.server.limits import MAX_TOKENS_COUNTED
 from firsttoken.server.prompts import Encoded, Room
 from firsttoken.server.sampling import check_bounds, check_scores, sampling_params, text_options
 from firsttoken.server.schemas.chat import ChatFields, ChatRequest
@@ -35,9 +37,20 @@ class Turn:
         return self.generation.runs[0].request.prompt_token_ids
 
 
-async def start(service: Service, body: ChatRequest, info: EngineInfo, *, prefix: str, arrival: float) -> Turn:
+async def start(
+    service: Service,
+    body: ChatRequest,
+    info: EngineInfo,
+    *,
+    prefix: str,
+    arrival: float,
+    truncate: Truncation | None = None,
+    length_must_fit: bool = True,
+) -> Turn:
     """Returns once the engine has accepted the request; `prefix` begins the answer's id.
 
+    `truncate` stands above the server's own setting. With `length_must_fit` a prompt that leaves less than the length
+    asked for is refused; without it the answer may end earlier, at the context's end.
     Raises InvalidRequest, ModelNotFound, QueueFull or Unavailable.
     """
     model = service.check_model(body.model, info)
@@ -51,7 +64,14 @@ async def start(service: Service, body: ChatRequest, info: EngineInfo, *, prefix
         logprobs=logprobs,
         prompt_logprobs=body.prompt_logprobs,
     )
-    encoded = await _encode(service, body, info)
+    room = Room(
+        context=info.max_model_len,
+        wanted=body.answer_tokens if length_must_fit else None,
+        kind="messages",
+        keep=body.truncate_prompt_tokens,
+        truncate=truncate or service.config.truncate,
+    )
+    encoded = await _encode(service, body, room)
     check_scores(len(encoded.ids), body.prompt_logprobs, "prompt_logprobs")
     identity = service.identity(prefix, model, info)
     work = GenerateRequest(
@@ -77,10 +97,13 @@ async def start(service: Service, body: ChatRequest, info: EngineInfo, *, prefix
     return Turn(generation, identity, truncation_header(encoded.dropped))
 
 
-async def _encode(service: Service, body: ChatRequest, info: EngineInfo) -> Encoded:
-    room = Room(
-        context=info.max_model_len, wanted=body.answer_tokens, kind="messages", keep=body.truncate_prompt_tokens
-    )
+async def count_tokens(service: Service, body: ChatRequest, info: EngineInfo) -> int:
+    """Of the prompt alone, which may be longer than the context. Raises InvalidRequest."""
+    room = Room(context=max(info.max_model_len, MAX_TOKENS_COUNTED), wanted=None, kind="messages")
+    return len((await _encode(service, body, room)).ids)
+
+
+async def _encode(service: Service, body: ChatRequest, room: Room) -> Encoded:
     messages = [message.for_template() for message in body.messages]
     return await service.prompts.chat(messages, room, **template_options(service, body))
 

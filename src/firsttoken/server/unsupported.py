@@ -57,6 +57,86 @@ CHAT: dict[str, Neutral] = _SHARED | {
 
 COMPLETIONS: dict[str, Neutral] = _SHARED | {"suffix": ("",)}
 
+RESPONSES: dict[str, Neutral] = _SHARED | {
+    "access_programs": (),
+    "background": (False,),
+    "background_options": (),
+    "chat_template_kwargs": ({},),
+    "context_management": ([],),
+    "conversation": (),
+    "image": (),
+    "max_tool_calls": ANYTHING,  # of built-in tools, which there are none of
+    "moderation": (),
+    "n": (1,),
+    "previous_response_id": (),
+    "prompt": (),
+    "prompt_cache_options": ({},),
+    "prompt_cache_retention": ("in_memory", "in-memory"),
+    "service_tier": ("auto", "default"),
+    "store": (False,),
+    "stream_options": ({}, {"include_obfuscation": False}),
+}
+
+RESPONSES_ITEM: dict[str, Neutral] = {
+    "annotations": ANYTHING,
+    "async": (False,),
+    "caller": ({"type": "direct"},),
+    "encrypted_content": ANYTHING,
+    "id": ANYTHING,
+    "namespace": (),
+    "phase": ANYTHING,
+    "status": ANYTHING,
+    "summary": ANYTHING,
+}
+
+RESPONSES_TOOL: dict[str, Neutral] = {
+    "allowed_callers": (["direct"],),
+    "async": (False,),
+    "defer_loading": (False,),
+    "output_schema": (),
+}
+
+RESPONSES_TEXT: dict[str, Neutral] = {"verbosity": ("medium",)}
+
+RESPONSES_REASONING: dict[str, Neutral] = {
+    "context": ("auto",),
+    "generate_summary": ("auto",),
+    "mode": (),
+    "summary": ("auto",),
+}
+
+MESSAGES: dict[str, Neutral] = _SHARED | {
+    "cache_control": ANYTHING,  # every prompt is cached
+    "chat_template_kwargs": ({},),
+    "container": (),
+    "context_management": ({}, {"edits": []}),
+    "diagnostics": (),
+    "inference_geo": (),
+    "mcp_servers": ([],),
+    "metadata": ANYTHING,
+    "n": (1,),
+    "service_tier": ("auto", "standard_only"),
+    "speed": ("standard",),
+    "user_profile_id": ANYTHING,
+    "workspace_id": ANYTHING,
+}
+
+COUNT_TOKENS: dict[str, Neutral] = {
+    name: MESSAGES[name] for name in ("cache_control", "container", "context_management", "mcp_servers", "speed")
+}
+
+MESSAGES_TOOL: dict[str, Neutral] = {
+    "allowed_callers": (["direct"],),
+    "cache_control": ANYTHING,
+    "defer_loading": (False,),
+    "eager_input_streaming": ANYTHING,  # arguments are streamed as they come
+    "input_examples": ([],),
+}
+
+MESSAGES_THINKING: dict[str, Neutral] = {"budget_tokens": (), "display": ("summarized",)}
+
+MESSAGES_OUTPUT: dict[str, Neutral] = {"effort": ("high",)}
+
 TOKENIZE: dict[str, Neutral] = {"chat_template": (), "mm_processor_kwargs": ({},)}
 
 MESSAGE: dict[str, Neutral] = {

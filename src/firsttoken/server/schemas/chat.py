@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from firsttoken.server.limits import MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOOLS
-from firsttoken.server.schemas.sampling import CompletionFields, Fields, Name, TokenCount, WrongField
+from firsttoken.server.schemas.sampling import CompletionFields, Fields, Inside, Name, TokenCount, WrongField
 from firsttoken.server.schemas.tools import NamedTool, Tool, ToolChoice
+from firsttoken.server.unsupported import MESSAGE
 
 
 def _checked(value: Any) -> Any:
@@ -81,6 +82,8 @@ _TEMPLATE_FIELDS = {"role", "name", "tool_calls", "tool_call_id", "reasoning_con
 
 class ChatFields(Fields):
     """How messages become a prompt; `/tokenize` takes them too."""
+
+    INSIDE: ClassVar[Inside] = (("messages", Message, MESSAGE),)
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
@@ -13,14 +13,23 @@ from firsttoken.server.limits import (
     MAX_NAME,
     MAX_STOP_IDS,
 )
+from firsttoken.server.unsupported import STREAM_OPTIONS, Neutral
 
 MAX_SEED = 2**63 - 1
 
 
+Inside = tuple[tuple[str, type[BaseModel], dict[str, Neutral]], ...]
+
+
 class Fields(BaseModel):
-    """Strict: a number in quotes is no number. Keys that it does not know are dealt with before (`parsing`)."""
+    """Strict: a number in quotes is no number. Keys that it does not know are dealt with before (`parsing`).
+
+    `INSIDE` names the fields whose objects (one, or a list) are looked at for such keys: the field, their schema, and
+    the keys that are known and not honoured. Those of base classes count too.
+    """
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="ignore")
+    INSIDE: ClassVar[Inside] = ()
 
 
 class WrongField(ValueError):
@@ -113,6 +122,8 @@ class SamplingFields(Fields):
 
 class CompletionFields(SamplingFields):
     """What chat and text completions share beyond that."""
+
+    INSIDE: ClassVar[Inside] = (("stream_options", StreamOptions, STREAM_OPTIONS),)
 
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1)] | None = None
