@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from firsttoken.cli.children import WORKER, Commands
-from firsttoken.cli.serve import run_server
+from firsttoken.cli.page_process import Page
+from firsttoken.cli.serve import StartPage, run_server
 from firsttoken.config import EngineConfig, ServerConfig
 
 STUB = (sys.executable, "-m", "tests.cli.stub_worker")
@@ -32,7 +33,16 @@ def main() -> int:
         return given["model"], server.tokenizer_path
 
     engine = EngineConfig(model="", path="", max_queue=given["max_queue"])
-    return run_server(engine, server, find, commands, grace=given["grace"])
+    page = stub_page(given["page"]) if given["page"] else None
+    return run_server(engine, server, find, commands, page=page, grace=given["grace"])
+
+
+def stub_page(kind: str) -> StartPage:
+    def start(url: str, note: Callable[[str], None]) -> Callable[[], Page]:
+        command = (sys.executable, "-m", "firsttoken.tied", "tests.cli.stub_page", kind)
+        return lambda: Page(command, os.environ)
+
+    return start
 
 
 class Launched:
@@ -54,7 +64,7 @@ class Launched:
 
     def children(self) -> dict[str, list[int]]:
         """Process ids of the children by kind."""
-        found: dict[str, list[int]] = {"engine": [], "worker": []}
+        found: dict[str, list[int]] = {"engine": [], "worker": [], "tied": []}
         for pid in _children_of(self.popen.pid):
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
             module = command.partition(b"-m\0")[2].partition(b"\0")[0]  # empty in the moment of its birth
@@ -82,10 +92,14 @@ def launch(
     grace: float = 5.0,
     max_queue: int = 1024,
     finding: float = 0.0,
+    page: str = "",
     env: dict[str, str] | None = None,
     **server: Any,
 ) -> Iterator[Launched]:
-    """Starts it; at the end of the block it is killed if it still runs, and no child may be left."""
+    """Starts it; at the end of the block it is killed if it still runs, and no child may be left.
+
+    `page` is the kind of the stub that stands in for the chat page; none without it.
+    """
     given = {
         "server": {"tokenizer_path": "", "port": 0, "drain_seconds": 5.0, "served_model_names": ["fake"]} | server,
         "model": model,
@@ -93,6 +107,7 @@ def launch(
         "grace": grace,
         "max_queue": max_queue,
         "finding": finding,
+        "page": page,
     }
     popen = subprocess.Popen(
         [sys.executable, "-m", "tests.cli.fake_serve", json.dumps(given)],

@@ -41,7 +41,10 @@ def test_without_flags_both_configs_have_their_own_defaults() -> None:
 def test_every_flag_reaches_a_config_and_every_setting_has_a_flag() -> None:
     fields = {field.name for kind in (EngineConfig, ServerConfig) for field in dataclasses.fields(kind)}
     found_elsewhere = {"model", "path", "tokenizer_path", "engine_socket"}
-    assert set(parse()) - {"MODEL", "hub", "revision", "download_dir"} == fields - found_elsewhere
+    assert (
+        set(parse()) - {"MODEL", "hub", "revision", "download_dir", "ui", "ui_host", "ui_port"}
+        == fields - found_elsewhere
+    )
 
 
 def test_flags_become_values() -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -30,11 +30,22 @@ class Commands:
 class Child:
     """One child. Its stdin carries the configuration and then stays open: its end of file tells that we are gone."""
 
-    def __init__(self, name: str, command: Sequence[str], fds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        fds: Sequence[int] = (),
+        *,
+        stdout: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`fds` are inherited and named as further arguments; `stdout` and `environment` are ours where left out."""
         self.name = name
         self._popen = subprocess.Popen(
             [*command, *map(str, fds)],
             stdin=subprocess.PIPE,
+            stdout=stdout,
+            env=environment,
             pass_fds=fds,
             process_group=0,  # the terminal's Ctrl-C is for the supervisor alone
         )

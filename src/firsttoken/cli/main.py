@@ -17,6 +17,7 @@ from firsttoken.version import __version__
 COMMANDS = {
     "serve": ("firsttoken.cli.serve", "serve", "Serve a model over an OpenAI-compatible HTTP API."),
     "chat": ("firsttoken.cli.chat", "chat", "Talk to a model in this terminal."),
+    "ui": ("firsttoken.cli.ui", "ui", "Open a chat page for your browser."),
     "pull": ("firsttoken.cli.pull", "pull", "Download a model, or finish a download that was cut."),
     "bench": ("firsttoken.cli.bench", "bench", "Measure any OpenAI-compatible server, and compare runs."),
     "version": ("firsttoken.cli.version", "version", "Print the versions of firsttoken, Python and torch."),

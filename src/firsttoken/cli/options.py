@@ -74,7 +74,7 @@ def _api_keys(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
 
 
 _MODEL, _MEMORY, _RUN = "Model", "Memory and batching", "How it runs"
-_HTTP, _LIMITS, _LIFE = "HTTP", "Limits and requests", "Starting and stopping"
+_HTTP, _LIMITS, _PAGE, _LIFE = "HTTP", "Limits and requests", "Chat page", "Starting and stopping"
 _AT_LEAST_1 = click.IntRange(1)
 
 _OPTIONS = [
@@ -229,6 +229,15 @@ _OPTIONS = [
         type=click.Choice(["none", "left", "right", "middle"]),
         help="Cut prompts that are too long here instead of refusing them; middle keeps system turn and last question.",
     ),
+    _option(_PAGE, "--ui", is_flag=True, help="Serve the chat page too; the first time sets it up."),
+    _option(
+        _PAGE,
+        "--ui-host",
+        default="127.0.0.1",
+        show_default=True,
+        help="Where the page listens; elsewhere than on this machine it wants a password in FIRSTTOKEN_UI_PASSWORD.",
+    ),
+    _option(_PAGE, "--ui-port", type=click.IntRange(1, 65535), help="The page's port.  [default: 8080, or the next]"),
     _option(
         _LIFE,
         "--drain-seconds",

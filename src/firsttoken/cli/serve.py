@@ -13,15 +13,27 @@ from firsttoken.config import EngineConfig, ServerConfig
 
 if TYPE_CHECKING:
     from firsttoken.cli.children import Commands
+    from firsttoken.cli.page_process import Page
 
 Find = Callable[[Callable[[str], None]], tuple[str, str]]
 """Finds the model, telling what it must say: its name and its local path. It may take as long as a download."""
+StartPage = Callable[[str, Callable[[str], None]], Callable[[], "Page"]]
+"""Given the server's URL and whom to tell, gives what starts the chat page, and starts it again."""
 
 
 @click.command(cls=GroupedCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("model", required=False)
 @serve_options
-def serve(model: str | None, hub: str, revision: str | None, download_dir: str | None, **values: Any) -> int:
+def serve(
+    model: str | None,
+    hub: str,
+    revision: str | None,
+    download_dir: str | None,
+    ui: bool,
+    ui_host: str,
+    ui_port: int | None,
+    **values: Any,
+) -> int:
     """Serve MODEL over an OpenAI-compatible HTTP API.
 
     MODEL is a folder with config.json and safetensors, a .gguf file, a repository such as Qwen/Qwen3-4B-Instruct-2507,
@@ -35,7 +47,14 @@ def serve(model: str | None, hub: str, revision: str | None, download_dir: str |
         weights = values["load_format"] != "dummy"
         return name, str(resolve(name, hub=hub, revision=revision, cache_dir=download_dir, weights=weights))
 
-    return run_server(engine_config(values), server_config(values), find)
+    server = server_config(values)
+    page = None
+    if ui:
+        from firsttoken.cli.page_process import PageConfig, page_beside
+
+        key = server.api_keys[0] if server.api_keys else None
+        page = page_beside(PageConfig(host=ui_host, port=ui_port, api_key=key), "--ui-port")
+    return run_server(engine_config(values), server, find, page=page)
 
 
 def run_server(
@@ -44,6 +63,7 @@ def run_server(
     find: Find,
     commands: Commands | None = None,
     *,
+    page: StartPage | None = None,
     grace: float = 8.0,
 ) -> int:
     """Runs a server to its end and returns the exit code. The configs lack the model, which `find` gives.
@@ -56,8 +76,10 @@ def run_server(
 
     launched = process_birth()
     with listen(server.host, server.port) as listener:
-        report = Report(url_of(listener, server.host), launched)
-        with Supervisor(server, listener, report, commands, grace=grace) as supervisor:
+        url = url_of(listener, server.host)
+        report = Report(url, launched)
+        start_page = page(url, report.note) if page else None
+        with Supervisor(server, listener, report, commands, page=start_page, grace=grace) as supervisor:
             try:
                 with stop_signals_raise():
                     supervisor.start()

@@ -46,6 +46,10 @@ class Report:
         text = summary(info, self._url, now - self._launched, phases)
         print(text, file=self._out, flush=True)
 
+    def page(self, address: str) -> None:
+        self._end_bar()
+        print(f"The chat page is at {address}", file=self._out, flush=True)
+
     def note(self, text: str) -> None:
         self._end_bar()
         self._say(text)

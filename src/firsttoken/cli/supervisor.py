@@ -21,6 +21,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from firsttoken.cli.children import Child, Commands, Worker
+from firsttoken.cli.page_process import Page
 from firsttoken.config import EngineConfig, ServerConfig
 from firsttoken.types import EngineInfo
 from firsttoken.wire import Drain, Failed, FrameReader, Loading, Ready, decode_to_worker, encode_frame
@@ -37,6 +38,9 @@ class Reporter(Protocol):
 
     def ready(self, info: EngineInfo, workers_after: float) -> None:
         """Everything is warm; the slowest worker was ready `workers_after` seconds after the engine."""
+
+    def page(self, address: str) -> None:
+        """The chat page listens there."""
 
     def note(self, text: str) -> None: ...
 
@@ -59,9 +63,11 @@ class Supervisor:
         report: Reporter,
         commands: Commands | None = None,
         *,
+        page: Callable[[], Page] | None = None,
         grace: float = 8.0,
     ) -> None:
-        """`grace`: seconds beyond the drain in which workers may say good-bye before they are killed."""
+        """`page` starts the chat page, where one is wanted; `grace`: seconds beyond the drain in which workers may say
+        good-bye before they are killed."""
         self._server = server
         self._listener = listener
         self._report = report
@@ -84,6 +90,9 @@ class Supervisor:
         self._engine_ready_at = 0.0
         self._was_ready = False
         self._workers: list[Worker] = []
+        self._start_page = page
+        self._page: Page | None = None
+        self._page_was_ready = False
         self._stillborn = 0  # workers since the last one that became ready
         self._exit_code: int | None = None
         self._code_after_drain = 0
@@ -103,6 +112,7 @@ class Supervisor:
         self._start_engine()
         for i in range(self._server.api_workers):
             self._workers.append(self._start_worker(i))
+        self._open_page()
 
     def configure(self, engine: EngineConfig, server: ServerConfig) -> None:
         """Tells every child what to load and serve."""
@@ -129,11 +139,15 @@ class Supervisor:
         return self._exit_code
 
     def close(self) -> None:
-        """Ends all children at once and removes what was made. Nothing of theirs needs an orderly end."""
+        """Ends all children at once and removes what was made. Nothing but the page's history needs an orderly end."""
+        if self._page:
+            self._page.terminate()
         if self._engine:
             self._engine.kill()
         for worker in self._workers:
             worker.kill()
+        if self._page:
+            self._page.end()
         self._unlink_engine()
         self._engine_listener.close()
         self._selector.close()
@@ -157,6 +171,11 @@ class Supervisor:
         worker = Worker(f"API worker {number}", self._commands.worker, self._listener.fileno())
         self._selector.register(worker.status, selectors.EVENT_READ, lambda: self._on_worker(worker))
         return worker
+
+    def _open_page(self) -> None:
+        if self._start_page:
+            self._page = page = self._start_page()
+            self._selector.register(page.status, selectors.EVENT_READ, lambda: self._on_page(page))
 
     def _unlink_engine(self) -> None:
         if self._engine_link:
@@ -229,6 +248,17 @@ class Supervisor:
             self._selector.unregister(worker.status)
         self._check_ready()
 
+    def _on_page(self, page: Page) -> None:
+        if page is not self._page:
+            return
+        known = page.address
+        if not page.read_status():
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(page.status)
+        if page.address and not known and not self._page_was_ready:
+            self._page_was_ready = True
+            self._report.page(page.address)
+
     def _check_ready(self) -> None:
         if self._state is not _State.LOADING or self._info is None or not all(w.ready for w in self._workers):
             return
@@ -246,6 +276,9 @@ class Supervisor:
         for i, worker in enumerate(self._workers):
             if self._exit_code is None and worker.exit_code is not None:
                 self._on_worker_death(i, worker)
+        if self._page and self._exit_code is None and self._page.exit_code is not None:
+            self._on_page(self._page)
+            self._on_page_death(self._page)
         if self._state is _State.DRAINING and all(w.exit_code is not None for w in self._workers):
             self._exit_code = self._code_after_drain
 
@@ -293,6 +326,23 @@ class Supervisor:
         worker.kill()
         self._workers[index] = self._start_worker(index)
         self._workers[index].configure(self._server)
+
+    def _on_page_death(self, page: Page) -> None:
+        """The API does not depend on the page: one that has worked is started again, and a server that runs goes on."""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(page.status)
+        page.kill()
+        self._page = None
+        if self._state is _State.DRAINING:
+            return
+        if page.address:
+            self._report.note(f"{page.death()}; it is started again.")
+            self._open_page()
+        elif self._page_was_ready:
+            self._report.note(f"{page.death()} before it was ready; the server goes on without it.")
+        else:
+            self._report.error(f"{page.death()} before it was ready.")
+            self._drain(1)
 
 
 def _private_folder() -> str:
