@@ -118,7 +118,7 @@ class PageEnvironment:
     def _alone(self, progress: Callable[[str], None]) -> Iterator[None]:
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
-            lock = self.folder.with_suffix(".lock").open("w")
+            lock = self.folder.with_name(self.folder.name + ".lock").open("w")
         except OSError as error:
             raise PageSetupFailed(
                 f"{self.folder.parent} cannot be written ({error.strerror}); set FIRSTTOKEN_CACHE to a folder that can."
@@ -157,7 +157,7 @@ def set_up(environment: PageEnvironment) -> None:
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
-    note = "The chat page is set up once: Chainlit and what it needs, about 60 MB to download, 180 MB on disk"
+    note = "The chat page is set up once: Chainlit and what it needs, about 40 MB to download, 180 MB on disk"
     console.print(note, soft_wrap=True)
     if not console.is_terminal:
         environment.make(lambda step: None)
