@@ -65,6 +65,13 @@ def test_a_sound_scenario_passes_every_check() -> None:
         ("prompt-tokens", "flag", "no usage", lambda n: {"prompt_tokens": None}),
         ("output-tokens", "fail", "(3 to 3)", lambda n: {"completion_tokens": 3} if n == 2 else {}),
         ("output-tokens", "flag", "no usage", lambda n: {"completion_tokens": None}),
+        ("output-tokens", "flag", "asked for", lambda n: {"completion_tokens": None, "token_source": "asked"}),
+        (
+            "output-tokens",
+            "flag",
+            "1 of 10 answers ended before",
+            lambda n: {"completion_tokens": None, "finish_reason": "stop" if n == 2 else "length"},
+        ),
         ("output-tokens", "flag", "do not add up", lambda n: {"chunks": [Chunk(n + 0.1, "x", 9)]}),
         ("output-tokens", "flag", "no TTFT", lambda n: {"chunks": [], "token_source": "none"} if n == 2 else {}),
         ("cache", "fail", "up to 96 tokens", lambda n: {"cached_tokens": 96} if n == 5 else {}),

@@ -101,3 +101,17 @@ def test_llama_cpps_form_of_tokenize_is_tried_second() -> None:
 
     server = Served(Address.parse("http://x"), transport=httpx.MockTransport(handle))
     assert server.tokenize(" a") == [5]
+
+
+@pytest.mark.parametrize(
+    ("strict", "chat", "refused"), [(True, True, True), (False, True, False), (True, False, False)]
+)
+def test_a_field_is_refused_where_the_same_request_without_it_is_answered(
+    strict: bool, chat: bool, refused: bool
+) -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        good = chat and not (strict and b"ignore_eos" in request.content)
+        return httpx.Response(200 if good else 400, json={"choices": []})
+
+    server = Served(Address.parse("http://x:1"), transport=httpx.MockTransport(handle))
+    assert server.refuses({"ignore_eos": True}) is refused

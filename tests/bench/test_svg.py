@@ -77,6 +77,10 @@ def test_a_bar_beyond_the_end_is_cut_there_and_says_its_number() -> None:
     assert ">300 %</text>" in drawn
 
 
+def test_no_marks_are_apart() -> None:
+    assert apart([], linear_axis(same("s"), [1.0])) == []
+
+
 def test_names_of_marks_never_run_into_each_other_and_no_mark_is_lost() -> None:
     x = linear_axis(NAME, [40.0])
     marks = apart([Mark(0.0, "quicksort", above=True), Mark(1.0, "sweep@1", above=True), Mark(20.0, "blurbs")], x)

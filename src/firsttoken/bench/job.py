@@ -17,6 +17,7 @@ class Target(msgspec.Struct, kw_only=True, frozen=True):
     headers: dict[str, str] = {}
     timeout: float = 600.0  # seconds without a byte
     verify_tls: bool = True
+    ignore_eos: bool = True  # whether the server takes the field
     body: dict[str, msgspec.Raw] = {}  # fields joined into every request
     tokenizer: str = ""  # a tokenizer.json's path
 

@@ -179,7 +179,7 @@ class LoadGenerator:
             body["messages"] = messages
         if turn.max_tokens is not None:
             body["max_tokens"] = turn.max_tokens
-        if turn.ignore_eos:
+        if turn.ignore_eos and job.target.ignore_eos:
             body["ignore_eos"] = True
         body.update(job.target.body)
         return msgspec.json.encode(body)

@@ -55,8 +55,9 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     # where Chunk.tokens come from: the server's own count a chunk (ids, logprobs or running usage), a tokenizer over
-    # the text, or usage's total spread over the chunks; "none" where nothing is known and each chunk counts as one
-    token_source: Literal["server", "tokenizer", "spread", "none"] = "none"
+    # the text, usage's total spread over the chunks, or else max_tokens where the answer ended by length; "none" where
+    # nothing is known and each chunk counts as one
+    token_source: Literal["server", "tokenizer", "spread", "asked", "none"] = "none"
     finish_reason: str | None = None
 
 

@@ -227,7 +227,7 @@ def _requests(records: Sequence[RequestRecord]) -> list[_Request]:
     for record in records:
         prompt = record.prompt_tokens if record.prompt_tokens is not None else record.prompt_tokens_intended
         output = record.completion_tokens or sum(chunk.tokens for chunk in record.chunks)
-        counted = record.completion_tokens is not None or record.token_source in ("server", "tokenizer")
+        counted = record.completion_tokens is not None or record.token_source in ("server", "tokenizer", "asked")
         if record.phase != "measured" or record.error or not record.chunks or prompt is None or not counted:
             continue
         cached = min(record.cached_tokens or 0, max(prompt - 1, 0))

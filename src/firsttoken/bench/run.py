@@ -155,6 +155,7 @@ class _Run:
             Served(self._address, headers=self._headers, timeout=spec.request_timeout, verify_tls=spec.verify_tls)
         )
         self._launched: LaunchedServer | None = None
+        self._takes_ignore_eos = True
         self._earlier_samples: list[Sample] = []
         self._forms: dict[Endpoint, PromptForm] = {}
         self.result = RunResult(
@@ -184,6 +185,9 @@ class _Run:
         self.result.server = self._served.identify(spec.model)
         self.result.server.command = hide_keys(spec.launch or "")
         self.result.model = self.result.server.model
+        self._takes_ignore_eos = not self._served.refuses({"ignore_eos": True})
+        if not self._takes_ignore_eos:
+            self._tell(Note("the server refuses ignore_eos, so it is left out and answers may end early"))
 
     def _log_path(self) -> Path:
         spec = self._spec
@@ -307,6 +311,7 @@ class _Run:
             headers=self._headers,
             timeout=spec.request_timeout,
             verify_tls=spec.verify_tls,
+            ignore_eos=self._takes_ignore_eos,
             body={name: msgspec.Raw(msgspec.json.encode(value)) for name, value in spec.extra_body.items()},
             tokenizer=str(spec.tokenizer) if spec.tokenizer is not None else "",
         )

@@ -118,7 +118,13 @@ def check_prompt_tokens(records: Sequence[RequestRecord]) -> list[Check]:
 def check_output_tokens(records: Sequence[RequestRecord]) -> list[Check]:
     """Whether answers had the length that was asked for, and whether chunks and usage agree."""
     if all(record.completion_tokens is None for record in records):
-        text = "the server sent no usage: output tokens are counted by chunk or by tokenizer"
+        early = [r for r in records if r.ignore_eos and r.finish_reason not in ("length", None)]
+        if early:
+            text = f"the server sent no usage, and {len(early)} of {len(records)} answers ended before their length"
+            return [_check("output-tokens", "flag", f"{text}: it does not know ignore_eos")]
+        known = all(record.token_source == "asked" for record in records)
+        how = "are those asked for, as every answer ended by its length" if known else "are counted chunk by chunk"
+        text = f"the server sent no usage, so output tokens {how}"
         return [_check("output-tokens", "flag", text)]
     due = [r for r in records if r.ignore_eos and r.max_tokens is not None and r.completion_tokens is not None]
     short = [r for r in due if r.completion_tokens != r.max_tokens]

@@ -122,6 +122,12 @@ class Served:
         usage = answer.get("usage")
         return _whole(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
 
+    def refuses(self, fields: Mapping[str, Any]) -> bool:
+        """Whether it answers a chat request of one token, and refuses the same one with these fields."""
+        body = {"model": self.model, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
+        path = "/v1/chat/completions"
+        return not self._post(path, {**body, **fields}) and bool(self._post(path, body))
+
     def _get(self, path: str) -> dict[str, Any]:
         with suppress(httpx.HTTPError):
             answer = self._client.get(self._root + path, timeout=5.0)

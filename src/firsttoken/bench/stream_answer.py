@@ -52,12 +52,15 @@ class _Usage(msgspec.Struct):
 
 
 class _Timings(msgspec.Struct):
-    predicted_n: int | None = None  # llama.cpp: tokens until now
+    """llama.cpp's, until now."""
+
+    prompt_n: int | None = None  # without those from the cache
     cache_n: int | None = None
+    predicted_n: int | None = None
 
 
 class _Event(msgspec.Struct):
-    choices: list[_Choice] = []
+    choices: list[_Choice] | None = None
     usage: _Usage | None = None
     timings: _Timings | None = None
     error: msgspec.Raw = msgspec.Raw()
@@ -89,6 +92,7 @@ class StreamAnswer:
         self._by_server = True  # so far every chunk's tokens were said
         self._pending = 0  # tokens whose text has not come yet (half a character, a held-back stop string)
         self._running = 0  # the server's running count
+        self._timings = _Timings()
 
     @property
     def text(self) -> str:
@@ -130,6 +134,7 @@ class StreamAnswer:
 
     def _close(self, at: float) -> None:
         self.record.ended = at
+        self._take_timings()
         self._count_tokens()
 
     def _read(self, at: float, data: bytes) -> None:
@@ -146,7 +151,7 @@ class StreamAnswer:
             record.error = record.error or f"error in the stream: {_error_text(data)}"
         text = ""
         said: int | None = None
-        for choice in event.choices:
+        for choice in event.choices or ():
             text += _text_of(choice)
             if choice.finish_reason is not None:
                 record.finish_reason = choice.finish_reason
@@ -158,8 +163,8 @@ class StreamAnswer:
             self._pending += said
         if event.usage is not None:
             self._take_usage(event.usage)
-        if event.timings is not None and event.timings.cache_n is not None and record.cached_tokens is None:
-            record.cached_tokens = event.timings.cache_n
+        if event.timings is not None:
+            self._timings = event.timings
         if text:
             if said is None:
                 self._by_server = False
@@ -188,6 +193,16 @@ class StreamAnswer:
         if usage.prompt_tokens_details is not None and usage.prompt_tokens_details.cached_tokens is not None:
             record.cached_tokens = usage.prompt_tokens_details.cached_tokens
 
+    def _take_timings(self) -> None:
+        """What llama.cpp counted, where usage did not say it."""
+        record, timings = self.record, self._timings
+        if record.cached_tokens is None:
+            record.cached_tokens = timings.cache_n
+        if record.completion_tokens is None:
+            record.completion_tokens = timings.predicted_n
+        if record.prompt_tokens is None and timings.prompt_n is not None and timings.cache_n is not None:
+            record.prompt_tokens = timings.prompt_n + timings.cache_n
+
     def _count_tokens(self) -> None:
         record = self.record
         chunks = record.chunks
@@ -203,6 +218,9 @@ class StreamAnswer:
         elif record.completion_tokens is not None:
             record.token_source = "spread"
             counts = spread(record.completion_tokens, texts)
+        elif record.finish_reason == "length" and record.max_tokens is not None:
+            record.token_source = "asked"
+            counts = spread(record.max_tokens, texts)
         else:
             record.token_source = "none"
             counts = [1] * len(texts)

@@ -106,7 +106,7 @@ def apart(marks: Sequence[Mark], x: Axis) -> list[Mark]:
     """The marks with only those texts that do not run into the next one, or off the page."""
     width = WIDTH - _LEFT - _RIGHT
     places = [width * x.place(mark.at) for mark in marks]
-    ends = [*places[1:], width + _RIGHT]
+    ends = [*places, width + _RIGHT][1:]
     return [
         mark if end - place > 6.4 * len(mark.text) else Mark(mark.at, "", mark.above)
         for mark, place, end in zip(marks, places, ends, strict=True)
