@@ -58,6 +58,8 @@ class ServerConfig:
     max_logprobs: int = 20
     max_stop: int = 256
     max_stop_length: int = 16_384  # characters of a request's stop strings together
+    max_grammar_size: int = 131_072  # characters of a schema, an expression or another grammar
+    max_grammar_depth: int = 64  # levels of a schema's objects and lists
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
     drain_seconds: float = 30.0
     engine_dead: Literal["exit", "restart"] = "exit"

@@ -13,7 +13,7 @@ from typing import Any
 
 # Of JSON, wherever it allows some: a space or two, or a new line and its indentation. Unbounded, a model that is at
 # a loss writes spaces for ever.
-WHITESPACE = r"\x20{1,2}|\r?\n[\x20\t]{0,64}"
+WHITESPACE = r"\x20{1,2}|\r?\n[\x20\t]{0,32}"
 
 
 def text(literal: str) -> str:

@@ -219,6 +219,19 @@ _OPTIONS = [
     _option(_LIMITS, "--max-stop-length", type=click.IntRange(0), help="Most characters of its stop strings together."),
     _option(
         _LIMITS,
+        "--max-grammar-size",
+        type=_AT_LEAST_1,
+        help="Most characters of a JSON schema, a regular expression or another grammar.",
+    ),
+    _option(_LIMITS, "--max-grammar-depth", type=_AT_LEAST_1, help="Most levels of a JSON schema's objects and lists."),
+    _option(
+        _LIMITS,
+        "--max-grammar-seconds",
+        type=click.FloatRange(0, min_open=True),
+        help="A grammar that takes longer to compile is refused.",
+    ),
+    _option(
+        _LIMITS,
         "--scheduling-policy",
         type=click.Choice(["fcfs", "priority"]),
         help="fcfs runs requests as they arrive and refuses their priority; priority runs low ones first.",

@@ -23,9 +23,10 @@ from firsttoken.server.sampling import check_bounds, check_scores, sampling_para
 from firsttoken.server.schemas.completions import CompletionRequest, Prompt
 from firsttoken.server.service import Service
 from firsttoken.server.sse import CompletionChunks, EventStream, Identity, usage_object
+from firsttoken.server.structure import grammar_named, structure_of
 from firsttoken.server.unsupported import COMPLETIONS
 from firsttoken.tokenizer import Tokenizer
-from firsttoken.types import EngineInfo, GenerateRequest, SamplingParams, TokenLogprob
+from firsttoken.types import EngineInfo, GenerateRequest, Grammar, SamplingParams, TokenLogprob
 
 _DEFAULT_MAX_TOKENS = 16  # OpenAI's, for this endpoint
 
@@ -52,10 +53,12 @@ async def completions(service: Service, request: Request) -> Response:
         )
     encoded = [await _encode(service, body, prompt, info) for prompt in body.prompt]
     identity = service.identity("cmpl-", model, info)
-    builder = _Builder(service.tokenizer, body, n)
+    structure = await structure_of(body, service.config)
+    builder = _Builder(service.tokenizer, body, n, structure.grammar if structure else None)
     runs = [builder.run(f"{identity.response_id}-{i}", i, prompt, info, arrival) for i, prompt in enumerate(encoded)]
     generation = Generation(service.backend, runs, streams=bool(body.stream))
-    await generation.start()
+    with grammar_named(structure):
+        await generation.start()
     headers = parsed.headers | truncation_header(sum(prompt.dropped for prompt in encoded))
     return await _respond(service, request, body, generation, identity, headers)
 
@@ -77,10 +80,11 @@ async def _encode(service: Service, body: CompletionRequest, prompt: Prompt, inf
 class _Builder:
     """Makes the run of each prompt."""
 
-    def __init__(self, tokenizer: Tokenizer, body: CompletionRequest, n: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, body: CompletionRequest, n: int, grammar: Grammar | None) -> None:
         self._tokenizer = tokenizer
         self._body = body
         self._n = n
+        self._grammar = grammar
         self._options = text_options(body, generates=body.max_tokens != 0)
 
     def run(self, request_id: str, place: int, prompt: Encoded, info: EngineInfo, arrival: float) -> Run:
@@ -132,6 +136,7 @@ class _Builder:
             max_tokens=max(1, wanted),
             logprobs=body.logprobs,
             prompt_logprobs=prompt_logprobs,
+            grammar=self._grammar,
         )
 
     def _entries_of(self, ids: Sequence[int], count: int) -> PromptEntries:

@@ -12,7 +12,7 @@ from firsttoken.server.prompts import check_ids
 from firsttoken.server.schemas.sampling import CompletionFields, SamplingFields
 from firsttoken.stop_strings import StopSet
 from firsttoken.tokenizer import Tokenizer
-from firsttoken.types import EngineInfo, SamplingParams
+from firsttoken.types import EngineInfo, Grammar, SamplingParams
 
 _GREEDY_BELOW = 1e-5  # a temperature this low would only overflow
 _OPENAI = {  # OpenAI's defaults, and for fields it has not the value that changes nothing
@@ -41,6 +41,7 @@ def sampling_params(
     max_tokens: int | None,
     logprobs: int | None,
     prompt_logprobs: int | None = None,
+    grammar: Grammar | None = None,
 ) -> SamplingParams:
     """Stop strings stay out of it: the server finds them. Raises InvalidRequest for ids that the model has not."""
     if body.stop_token_ids:
@@ -80,6 +81,7 @@ def sampling_params(
         ignore_eos=bool(body.ignore_eos),
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
+        grammar=grammar,
     )
 
 

@@ -16,6 +16,7 @@ from firsttoken.server.sampling import check_bounds, check_scores, sampling_para
 from firsttoken.server.schemas.chat import ChatFields, ChatRequest
 from firsttoken.server.service import Service
 from firsttoken.server.sse import Identity
+from firsttoken.server.structure import grammar_named, structure_of
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.types import EngineInfo, GenerateRequest
 
@@ -56,6 +57,7 @@ async def start(
     model = service.check_model(body.model, info)
     n = check_bounds(body, service.config, logprobs=body.top_logprobs, field="top_logprobs")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    structure = await structure_of(body, service.config)
     sampling = sampling_params(
         body,
         info,
@@ -63,6 +65,7 @@ async def start(
         max_tokens=body.answer_tokens,
         logprobs=logprobs,
         prompt_logprobs=body.prompt_logprobs,
+        grammar=structure.grammar if structure else None,
     )
     room = Room(
         context=info.max_model_len,
@@ -93,7 +96,8 @@ async def start(
         for i, parser in enumerate(parsers)
     ]
     generation = Generation(service.backend, [Run(request=work, choices=choices)], streams=bool(body.stream))
-    await generation.start()
+    with grammar_named(structure):
+        await generation.start()
     return Turn(generation, identity, truncation_header(encoded.dropped))
 
 

@@ -16,18 +16,13 @@ ANYTHING: Neutral = (object(),)  # it cannot change an answer here
 _SHARED: dict[str, Neutral] = {
     "user": ANYTHING,
     "detokenize": (True,),
-    "guided_choice": (),
-    "guided_grammar": (),
-    "guided_json": (),
-    "guided_regex": (),
+    "guided_decoding_backend": ANYTHING,
     "kv_transfer_params": (),
     "length_penalty": (1.0, 1),
     "logits_processors": ([],),
     "repetition_detection": (),
-    "structured_outputs": (),
     "use_beam_search": (False,),
     "vllm_xargs": ({},),
-    "response_format": ({"type": "text"},),
 }
 
 CHAT: dict[str, Neutral] = _SHARED | {
@@ -145,6 +140,14 @@ MESSAGE: dict[str, Neutral] = {
     "function_call": (),
     "parsed": ANYTHING,
 }
+
+STRUCTURED_OUTPUTS: dict[str, Neutral] = {
+    "disable_additional_properties": (False,),
+    "disable_fallback": ANYTHING,
+    "structural_tag": (),
+}
+
+RESPONSE_FORMAT: dict[str, Neutral] = {"structural_tag": (), "structures": (), "triggers": ()}
 
 STREAM_OPTIONS: dict[str, Neutral] = {"include_obfuscation": (False,)}
 

@@ -85,7 +85,7 @@ def _compile(vocabulary: Vocabulary, grammar: Grammar) -> Compiled:
         raise refusal(str(error)) from None
     root = LLMatcher(tokenizer, source, log_level=0, limits=_LIMITS)
     if root.is_error():
-        raise refusal(root.get_error())
+        raise refusal(root.get_error(), has_places=grammar.kind == "lark")
     _probe(root.deep_copy())
     return Compiled(root, frozenset(tokenizer.eos_tokens))
 

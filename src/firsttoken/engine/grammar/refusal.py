@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from firsttoken.errors import InvalidRequest
 
 _LONGEST_REASON = 300  # characters
+_PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
 
 
-def refusal(reason: str) -> InvalidRequest:
-    """`reason` may be the library's: its first line says what is wrong, the others show where."""
-    sentence = " ".join(reason.split("\n", 1)[0].split()).rstrip(".:")[:_LONGEST_REASON]
+def refusal(reason: str, *, has_places: bool = False) -> InvalidRequest:
+    """`reason` may be the library's: the first line says what is wrong, an "error:" further down what exactly.
+
+    `has_places`: lines and columns are those of the request's grammar, not of what was made around it.
+    """
+    first, *rest = reason.split("\n")
+    first = _PLACE.sub(r"line \1, column \2: " if has_places else "", first.split("; following special tokens", 1)[0])
+    exactly = [line.strip().removeprefix("error: ") for line in rest if line.strip().startswith("error: ")]
+    if exactly:
+        first = f"{first.removesuffix(': regex parse error:')}: {exactly[0]}"
+    sentence = " ".join(first.split()).rstrip(".:")[:_LONGEST_REASON]
     return InvalidRequest(f"The grammar cannot be used: {sentence}.", param="grammar", code="invalid_grammar")
 
 

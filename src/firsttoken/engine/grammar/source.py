@@ -18,7 +18,8 @@ def to_llguidance(grammar: Grammar) -> str:
         case "json_schema":
             return _schema(grammar.source, grammar)
         case "regex":
-            return LLMatcher.grammar_from_lark(f"start: /{regex_to_lark(grammar.source)}/")  # \\d is [0-9]
+            ascii_digits = regex_to_lark(grammar.source, "d")
+            return LLMatcher.grammar_from_lark(f"start: /{ascii_digits}/")
         case "choice":
             choices: list[str] = json.loads(grammar.source)
             return LLMatcher.grammar_from_lark("start: " + " | ".join(map(lark.text, choices)))

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 
 from firsttoken.server.limits import MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, MAX_TOOLS
 from firsttoken.server.schemas.sampling import CompletionFields, Fields, Inside, Name, TokenCount, WrongField
+from firsttoken.server.schemas.structured import GrammarFields
 from firsttoken.server.schemas.tools import NamedTool, Tool, ToolChoice
 from firsttoken.server.unsupported import MESSAGE
 
@@ -145,7 +146,7 @@ class ChatFields(Fields):
         return self.add_generation_prompt
 
 
-class ChatRequest(CompletionFields, ChatFields):
+class ChatRequest(CompletionFields, GrammarFields, ChatFields):
     max_tokens: TokenCount | None = None
     max_completion_tokens: TokenCount | None = None
     parallel_tool_calls: bool | None = None

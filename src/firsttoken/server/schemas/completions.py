@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from firsttoken.server.limits import MAX_PROMPTS
 from firsttoken.server.schemas.sampling import CompletionFields
+from firsttoken.server.schemas.structured import GrammarFields
 
 Prompt = str | list[int]
 
@@ -45,7 +46,7 @@ Prompts = Annotated[
 ]
 
 
-class CompletionRequest(CompletionFields):
+class CompletionRequest(CompletionFields, GrammarFields):
     prompt: Prompts
     max_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     echo: bool | None = None
