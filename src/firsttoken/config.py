@@ -25,7 +25,7 @@ class EngineConfig:
     max_num_batched_tokens: int | None = None  # None: chosen by device
     max_num_seqs: int | None = None  # None: chosen by device
     max_step_ms: float | None = None  # prefill chunks beside decoding rows are cut to this; None: chosen by device
-    max_queue: int = 1024  # requests waiting, beyond those running
+    max_queue: int = 1024  # sequences waiting, beyond those running
     max_grammar_seconds: float = 5.0  # a grammar that compiles longer is refused
     gpu_memory_utilization: float = 0.9
     kv_cache_memory: int | None = None  # bytes; wins over gpu_memory_utilization
@@ -48,12 +48,19 @@ class ServerConfig:
     port: int = 8000
     api_workers: int = 1
     api_keys: tuple[str, ...] = field(default=(), repr=False)
+    api_key_file: str | None = None  # one key a line; read again when it changes
+    allowed_hosts: tuple[str, ...] = ()  # names that `Host` may hold; (): local ones, on a loopback without keys
+    allowed_origins: tuple[str, ...] = ()  # of web pages that may use the API
     metrics_prefix: str = "firsttoken"
     tool_call_parser: Literal["auto", "hermes", "llama3_json"] = "auto"  # auto: by the chat template
     reasoning_parser: Literal["auto", "none", "qwen3", "deepseek_r1"] = "auto"
     strict_fields: bool = False
     truncate: Truncation = "none"
     max_body_bytes: int = 8 * 1024 * 1024
+    max_header_bytes: int = 32 * 1024  # names, values, path and query string together
+    max_headers: int = 100
+    max_json_depth: int = 100  # levels of lists and objects in a body
+    max_string_length: int | None = None  # characters of one text in a body; None: as the body's size allows
     max_n: int = 16
     max_logprobs: int = 20
     max_stop: int = 256
@@ -61,6 +68,12 @@ class ServerConfig:
     max_grammar_size: int = 131_072  # characters of a schema, an expression or another grammar
     max_grammar_depth: int = 64  # levels of a schema's objects and lists
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
+    max_connections: int = 8192  # of all API workers together
+    header_timeout: float = 60.0  # seconds for a request's head, and for a connection's first one to begin
+    request_timeout: float = 300.0  # seconds for a whole request to arrive
+    keep_alive_timeout: float = 65.0  # between requests; usual load balancers keep 60 s, and must close first
+    send_timeout: float = 300.0  # seconds for a client to take the next 48 KiB of what waits for it
+    engine_timeout: float | None = None  # seconds without a sign of the engine that count as a hang; None: by device
     drain_seconds: float = 30.0
     engine_dead: Literal["exit", "restart"] = "exit"
     engine_socket: str = ""  # the engine's Unix socket; set by the supervisor

@@ -60,6 +60,11 @@ class LiveServer:
     client: httpx.Client
     port: int
     loop: asyncio.AbstractEventLoop
+    http: uvicorn.Server
+
+    @property
+    def connections(self) -> int:
+        return len(self.http.server_state.connections)
 
     @property
     def url(self) -> str:
@@ -194,7 +199,7 @@ def live_server(
         wait_until(lambda: server.started)
         port = listener.getsockname()[1]
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
-            yield LiveServer(backend, vocabulary, client, port, loops[0])
+            yield LiveServer(backend, vocabulary, client, port, loops[0], server)
     finally:
         server.should_exit = True
         thread.join(10)

@@ -9,11 +9,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.api.live_server import LiveServer, live_server, wait_until
+from tests.api.live_server import LiveServer, live_server, post_unread, wait_until
 
-from firsttoken.server.http_protocol import MAX_HEAD_BYTES, BoundedHttpProtocol
+from firsttoken.config import ServerConfig
+from firsttoken.server.http_protocol import BoundedHttpProtocol, protocol_for
 from firsttoken.tokenizer import Tokenizer
 
+MAX_HEAD_BYTES = BoundedHttpProtocol.max_head_bytes
 BODY = b'{"prompt": "Hi"}'
 CHUNKED = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n"
 
@@ -149,6 +151,11 @@ class Hasty(BoundedHttpProtocol):
     tick_seconds = 0.05
 
 
+class Unwaiting(BoundedHttpProtocol):
+    send_seconds = 0.5
+    tick_seconds = 0.05
+
+
 @pytest.fixture(scope="module")
 def hasty(tokenizer: Tokenizer) -> Iterator[LiveServer]:
     with live_server(tokenizer, http=Hasty) as running:
@@ -180,6 +187,51 @@ def test_a_request_that_arrives_too_slowly_is_ended(hasty: LiveServer, start: by
     assert time.monotonic() - began < 3
     assert error_of(answer, 408)["code"] == "request_timeout"
     hasty.next_is_right()
+
+
+def test_a_client_that_does_not_read_is_cut_off_and_its_request_freed(tokenizer: Tokenizer) -> None:
+    """Whether the answer still grows, or is whole and waits: neither memory nor the connection is kept for ever."""
+    with live_server(tokenizer, http=Unwaiting, max_model_len=10_000, send_buffer=8192) as server:
+        server.says("0123456789" * 600)
+        for stream in (True, False):
+            body = {"prompt": "Hi", "max_tokens": 8_000, "stream": stream, "logprobs": 0}
+            with post_unread(server.port, body, receive_buffer=4096) as connection:
+                wait_until(lambda: bool(server.backend.running))
+                connection.settimeout(30)
+                wait_until(lambda: not server.connections, 30)
+            wait_until(lambda: not server.backend.running, 1)
+        server.backend.pace = 0
+        server.next_is_right()
+
+
+def test_a_client_that_reads_slowly_and_steadily_is_not_cut_off(tokenizer: Tokenizer) -> None:
+    with live_server(tokenizer, http=Unwaiting, max_model_len=20_000, send_buffer=8192) as server:
+        server.says("0123456789" * 1000)
+        with post_unread(server.port, {"prompt": "Hi", "max_tokens": 10_000, "stream": True}, 4096) as connection:
+            connection.settimeout(5)
+            answer = b""
+            while not answer.endswith(b"0\r\n\r\n"):
+                data = connection.recv(64 * 1024)
+                assert data, "it was cut off"
+                answer += data
+                time.sleep(0.002)
+        assert b"data: [DONE]" in answer
+
+
+def test_a_connection_too_many_is_told_so_and_the_others_go_on(tokenizer: Tokenizer) -> None:
+    config = ServerConfig(tokenizer_path="", max_connections=6, api_workers=2)
+    with live_server(tokenizer, http=protocol_for(config)) as server:
+        server.next_is_right()  # one connection, kept alive
+        idle = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(2)]
+        wait_until(lambda: server.connections == 3)
+        answer = exchange(server.port, post())
+        assert error_of(answer, 503)["code"] == "too_many_connections"
+        assert b"retry-after: 1\r\n" in answer.lower()
+        server.next_is_right()
+        for connection in idle:
+            connection.close()
+        wait_until(lambda: server.connections == 1)
+        assert exchange(server.port, post(headers=b"connection: close\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("data", [b"", b"\r\n"])

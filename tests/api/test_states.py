@@ -42,6 +42,19 @@ def test_a_ready_server_answers_its_probes(server: LiveServer) -> None:
     assert server.client.get("/version").json() == {"version": __version__}
 
 
+def test_a_server_whose_engine_hangs_is_not_healthy_and_takes_nothing(server: LiveServer) -> None:
+    server.backend.state = "hung"
+    for path in ("/health", "/ready", "/ping"):
+        answer = server.client.get(path)
+        assert (answer.status_code, answer.json()) == (503, {"status": "hung"})
+    refusal = server.chat()
+    assert refused(refusal, None, 503)["message"].startswith("The engine does not answer")
+    assert int(refusal.headers["retry-after"]) >= 1
+    assert 'firsttoken:engine_state{state="hung"} 1.0' in server.client.get("/metrics").text
+    server.backend.state = "ready"
+    server.next_is_right()
+
+
 def test_a_draining_server_finishes_what_runs_and_takes_nothing_new(server: LiveServer) -> None:
     server.backend.pace = 0.02
     thread, answers = in_thread(server.chat)
@@ -103,6 +116,16 @@ def test_a_fault_of_the_server_itself_tells_nothing_of_its_inside(server: LiveSe
         response = server.chat(stream=stream)
         assert "The server failed on this request; its log says why." in response.text
         assert "Traceback" not in response.text
+    server.next_is_right()
+
+
+def test_a_fault_that_nobody_expected_is_a_500_that_carries_the_requests_id(server: LiveServer) -> None:
+    server.backend.refuses = RuntimeError("it names /a/path")  # type: ignore[assignment]
+    answer = server.client.post("/v1/completions", json={"prompt": "Hi"}, headers={"x-request-id": "mine"})
+    assert refused(answer, None, 500)["code"] == "internal_error"
+    assert answer.headers.get_list("x-request-id") == ["mine"]
+    assert "path" not in answer.text
+    server.backend.refuses = None
     server.next_is_right()
 
 

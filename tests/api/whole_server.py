@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 from tests.api.live_server import chunks_of
 
 
@@ -21,10 +22,16 @@ from tests.api.live_server import chunks_of
 class WholeServer:
     url: str
     client: httpx.Client
+    pid: int
 
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
+
+    def child(self, module: str) -> psutil.Process:
+        """The one process of it that runs this module."""
+        (found,) = [each for each in psutil.Process(self.pid).children() if module in each.cmdline()]
+        return found
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         response = self.client.post(path, json=body)
@@ -70,7 +77,7 @@ def whole_server(model: Path, *flags: str) -> Iterator[WholeServer]:
         try:
             url = _wait(process, output.fileno())
             with httpx.Client(base_url=url, timeout=60) as client:
-                yield WholeServer(url, client)
+                yield WholeServer(url, client, process.pid)
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
         finally:

@@ -205,9 +205,28 @@ def test_a_full_queue_refuses_at_once_and_serves_those_it_took() -> None:
 def test_a_burst_on_an_idle_engine_may_fill_slots_and_queue() -> None:
     run = bench(max_num_seqs=2, max_queue=1)
     for i in range(3):
-        run.engine.add(request(f"r{i}", [1, 2], n=2))
+        run.engine.add(request(f"r{i}", [1, 2]))
     with pytest.raises(QueueFull):
         run.engine.add(request("r3", [1, 2]))
+
+
+def test_the_queue_counts_answers_and_not_requests() -> None:
+    run = bench(max_num_seqs=2, max_queue=3)
+    run.engine.add(request("two", [1, 2], n=2))
+    with pytest.raises(QueueFull):
+        run.engine.add(request("four", [1, 2], n=4))
+    run.engine.add(request("three", [1, 2], n=3))
+    with pytest.raises(QueueFull):
+        run.engine.add(request("one more", [1, 2]))
+
+
+def test_more_answers_than_the_queue_holds_are_taken_where_nothing_waits() -> None:
+    run = bench(max_num_seqs=2, max_queue=1)
+    run.engine.add(request("many", [1, 2], n=9, max_tokens=2, ignore_eos=True))
+    with pytest.raises(QueueFull):
+        run.engine.add(request("another", [1, 2], n=9))
+    run.run()
+    assert sorted(index for _, index in run.outputs) == list(range(9))
 
 
 def test_a_draining_engine_takes_no_more_and_finishes_what_it_has() -> None:

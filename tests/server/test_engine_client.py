@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -52,8 +53,8 @@ def request(id_: str, token: int = 10, *, n: int = 1, max_tokens: int | None = 3
 
 
 @contextlib.asynccontextmanager
-async def connected(path: Path, *, restart: bool = False) -> AsyncIterator[EngineClient]:
-    client = EngineClient(str(path), restart=restart)
+async def connected(path: Path, *, restart: bool = False, patience: float | None = None) -> AsyncIterator[EngineClient]:
+    client = EngineClient(str(path), restart=restart, timeout=patience)
     await client.connect()
     try:
         yield client
@@ -213,3 +214,40 @@ async def test_with_restart_the_client_comes_back_with_the_engine(engine: Engine
             assert sink.tokens == [10, 11, 12]
         finally:
             await asyncio.to_thread(again.close)
+
+
+async def test_an_engine_that_answers_nothing_hangs_until_it_answers_again(engine: EngineThread) -> None:
+    async with connected(engine.path, patience=0.3) as client:
+        await client.settled()
+        sink = Sink()
+        engine.engine.step_seconds = 1.2
+        await client.submit(request("r", max_tokens=1), sink)
+        await until(lambda: client.state == "hung", 1.0)
+        with pytest.raises(Unavailable, match="does not answer") as refusal:
+            await client.submit(request("late"), Sink())
+        assert refusal.value.retry_after is not None
+        with pytest.raises(Unavailable):
+            await client.stats()
+        await sink.until(1)
+        await until(lambda: client.state == "ready", 1.0)
+        assert sink.tokens == [10]
+
+
+async def test_steps_that_take_long_but_end_are_no_hang(engine: EngineThread) -> None:
+    async with connected(engine.path, patience=0.5) as client:
+        await client.settled()
+        sink = Sink()
+        engine.engine.step_seconds = 0.2
+        await client.submit(request("r", max_tokens=5), sink)
+        states = set()
+        while len(sink.outputs) < 5:
+            states.add(client.state)
+            await asyncio.sleep(0.01)
+        assert states == {"ready"}
+
+
+async def until(condition: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)

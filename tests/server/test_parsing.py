@@ -7,6 +7,7 @@ import gc
 from starlette.requests import Request
 from starlette.types import Message
 
+from firsttoken.server.limits import JSON_LIMITS, JsonLimits
 from firsttoken.server.parsing import read_object
 
 
@@ -24,7 +25,9 @@ async def test_a_body_of_countless_lists_is_read_without_collections() -> None:
 
     gc.callbacks.append(count)
     try:
-        body = await read_object(Request({"type": "http", "method": "POST", "headers": []}, receive))
+        body = await read_object(
+            Request({"type": "http", "method": "POST", "headers": [], JSON_LIMITS: JsonLimits(100, None)}, receive)
+        )
     finally:
         gc.callbacks.remove(count)
     assert len(body.fields["prompt"]) == 100_001

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -73,9 +74,32 @@ def _api_keys(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
     return values
 
 
+def _key_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A file that is no use is told before anything starts."""
+    if value is not None:
+        from firsttoken.server.api_keys import read_keys
+
+        read_keys(value)
+    return value
+
+
+def _origins(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Also vLLM's form, one JSON list."""
+    if len(values) == 1 and values[0].startswith("["):
+        try:
+            values = tuple(json.loads(values[0]))
+        except ValueError:
+            raise click.BadParameter(f"{values[0]!r} is not a JSON list.") from None
+    for value in values:
+        if not re.fullmatch(r"\*|[a-z][a-z0-9+.-]*://[^/\s]+", str(value)):
+            raise click.BadParameter(f"{value!r} is no origin; write scheme://host or scheme://host:port, or *.")
+    return values
+
+
 _MODEL, _MEMORY, _RUN = "Model", "Memory and batching", "How it runs"
 _HTTP, _LIMITS, _PAGE, _LIFE = "HTTP", "Limits and requests", "Chat page", "Starting and stopping"
 _AT_LEAST_1 = click.IntRange(1)
+_SECONDS = click.FloatRange(0, min_open=True)
 
 _OPTIONS = [
     _option(
@@ -201,17 +225,56 @@ _OPTIONS = [
         callback=_api_keys,
         help="Clients must send one of these keys.",
     ),
+    _option(
+        _HTTP,
+        "--api-key-file",
+        type=click.Path(exists=True, dir_okay=False, readable=True, resolve_path=True),
+        callback=_key_file,
+        help="A file with one such key a line, read again when it changes.",
+    ),
+    _option(
+        _HTTP,
+        "--allowed-hosts",
+        multiple=True,
+        help="A host name that clients may call the server by; *.NAME for all under it, * for any.  "
+        "[default: local names on a loopback address without keys, else any]",
+    ),
+    _option(
+        _HTTP,
+        "--allowed-origins",
+        multiple=True,
+        callback=_origins,
+        help="An origin whose web pages may use the API (CORS), such as https://chat.example; * for all.  "
+        "[default: none]",
+    ),
     _option(_HTTP, "--metrics-prefix", callback=_metric_prefix, help="vllm suits existing dashboards."),
     _option(
         _HTTP, "--strict-fields", is_flag=True, help="Refuse unknown request fields instead of naming them in a header."
     ),
-    _option(_LIMITS, "--max-queue", type=click.IntRange(0), help="Most requests waiting; more get 429."),
+    _option(_LIMITS, "--max-queue", type=click.IntRange(0), help="Most answers waiting; more get 429."),
     _option(
         _LIMITS,
         "--max-body-size",
         "max_body_bytes",
         type=ByteSize(),
         help="Largest request body, such as 8MiB.",
+    ),
+    _option(
+        _LIMITS,
+        "--max-header-size",
+        "max_header_bytes",
+        type=ByteSize(),
+        help="Largest headers of a request together.",
+    ),
+    _option(_LIMITS, "--max-headers", type=_AT_LEAST_1, help="Most headers of a request."),
+    _option(
+        _LIMITS, "--max-json-depth", type=click.IntRange(8, 200), help="Most levels of lists and objects in a body."
+    ),
+    _option(
+        _LIMITS,
+        "--max-string-length",
+        type=_AT_LEAST_1,
+        help="Most characters of one text in a body.  [default: what --max-body-size allows]",
     ),
     _option(_LIMITS, "--max-n", type=_AT_LEAST_1, help="Most answers a request may ask for."),
     _option(_LIMITS, "--max-logprobs", type=click.IntRange(0), help="Most logprobs a token may carry."),
@@ -242,6 +305,26 @@ _OPTIONS = [
         type=click.Choice(["none", "left", "right", "middle"]),
         help="Cut prompts that are too long here instead of refusing them; middle keeps system turn and last question.",
     ),
+    _option(_LIMITS, "--max-connections", type=_AT_LEAST_1, help="Most connections at once; more get 503."),
+    _option(
+        _LIMITS,
+        "--header-timeout",
+        type=_SECONDS,
+        help="Seconds for a request's head to arrive.",
+    ),
+    _option(_LIMITS, "--request-timeout", type=_SECONDS, help="Seconds for a whole request to arrive."),
+    _option(
+        _LIMITS,
+        "--keep-alive-timeout",
+        type=_SECONDS,
+        help="Seconds that a connection may idle between requests; longer than a proxy's, which else meets our close.",
+    ),
+    _option(
+        _LIMITS,
+        "--send-timeout",
+        type=_SECONDS,
+        help="Seconds for a client to take 48 KiB of what waits for it; then it is cut off.",
+    ),
     _option(_PAGE, "--ui", is_flag=True, help="Serve the chat page too; the first time sets it up."),
     _option(
         _PAGE,
@@ -251,6 +334,13 @@ _OPTIONS = [
         help="Where the page listens; elsewhere than on this machine it wants a password in FIRSTTOKEN_UI_PASSWORD.",
     ),
     _option(_PAGE, "--ui-port", type=click.IntRange(1, 65535), help="The page's port.  [default: 8080, or the next]"),
+    _option(
+        _LIFE,
+        "--engine-timeout",
+        type=_SECONDS,
+        help="Seconds that a step may take; an engine silent for longer turns /health to 503.  "
+        "[default: 60 on a GPU, 600 on a CPU]",
+    ),
     _option(
         _LIFE,
         "--drain-seconds",

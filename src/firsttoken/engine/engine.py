@@ -31,8 +31,8 @@ _SEEDS = 2**63  # seeds are non-negative int64
 class Engine:
     """Continuous batching over a runner. Not thread-safe: one thread calls everything.
 
-    `max_queue` bounds the requests that wait beyond the free slots. `max_shared_tokens` is `BlockPool`'s. `seed` starts
-    the stream that gives sequences without a seed theirs. Without `grammars` no request may have one.
+    `max_queue` bounds the sequences that wait beyond the free slots. `max_shared_tokens` is `BlockPool`'s. `seed`
+    starts the stream that gives sequences without a seed theirs. Without `grammars` no request may have one.
     """
 
     def __init__(
@@ -102,11 +102,13 @@ class Engine:
         check_request(request, self.info)
         grammar = request.sampling.grammar
         compiled = None if grammar is None else self._compiler.get(grammar)
-        queued = sum(seq.index == 0 and seq.first_scheduled is None for seq in self._scheduler.waiting)
-        if queued >= self._max_queue + self._scheduler.num_free_slots:
+        queued = self._scheduler.num_queued
+        # What could never be queued whole waits until nothing else does.
+        needed = min(request.n, self._max_queue + self._max_num_seqs)
+        if queued + needed > self._max_queue + self._scheduler.num_free_slots:
             wait = self._counters.mean_e2e * queued / self._max_num_seqs
             raise QueueFull(
-                f"The server is full: {queued} requests are waiting. Please send the request again later.",
+                f"The server is full: {queued} answers are waiting. Please send the request again later.",
                 retry_after=float(min(60, max(1, round(wait)))),
             )
         if not request.arrival:

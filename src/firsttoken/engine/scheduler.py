@@ -65,6 +65,11 @@ class Scheduler:
         return len(self.waiting) + sum(map(len, self._held.values()))
 
     @property
+    def num_queued(self) -> int:
+        """Sequences that never had a slot."""
+        return sum(seq.first_scheduled is None for seq in self.waiting) + sum(map(len, self._held.values()))
+
+    @property
     def num_free_slots(self) -> int:
         return len(self._slots)
 

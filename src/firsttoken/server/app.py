@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
 from firsttoken.config import ServerConfig
 from firsttoken.server import error_handlers, system
+from firsttoken.server.api_keys import ApiKeys
 from firsttoken.server.auth import BearerAuth
 from firsttoken.server.backend import Backend
+from firsttoken.server.browser_guard import BrowserGuard
 from firsttoken.server.chat import chat_completions
 from firsttoken.server.completions import completions
 from firsttoken.server.limits import BodyLimit, HeaderLimit
@@ -32,6 +35,8 @@ from firsttoken.server.tokenize import detokenize, tokenize
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.version import __version__
 
+EXPOSED_HEADERS = ("X-Request-Id", "Retry-After", "X-Firsttoken-Ignored-Fields", "X-Firsttoken-Truncated-Tokens")
+
 
 def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> FastAPI:
     """The whole API over an engine, wherever that runs. It needs no start-up of its own."""
@@ -49,10 +54,19 @@ def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> 
     _add_api(app, service, described)
     error_handlers.install(app)
     # The last one added is the outermost.
-    app.add_middleware(BodyLimit, max_bytes=config.max_body_bytes)
-    if config.api_keys:
-        app.add_middleware(BearerAuth, keys=config.api_keys)
-    app.add_middleware(HeaderLimit)
+    app.add_middleware(BodyLimit, config=config)
+    if config.api_keys or config.api_key_file:
+        app.add_middleware(BearerAuth, keys=ApiKeys(config.api_keys, config.api_key_file))
+    if config.allowed_origins:  # outside of the keys: a browser asks for leave without one
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.allowed_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            expose_headers=EXPOSED_HEADERS,
+        )
+    app.add_middleware(BrowserGuard, config=config)
+    app.add_middleware(HeaderLimit, config=config)
     app.add_middleware(RequestId)
     app.add_middleware(MessagesErrors)
     app.openapi = lambda: described.document(app)  # type: ignore[method-assign]  # FastAPI's own way to change it

@@ -8,7 +8,7 @@ from firsttoken.errors import RequestError
 from firsttoken.types import EngineInfo, GenerateRequest, SequenceOutput
 from firsttoken.wire import EngineStats
 
-BackendState = Literal["loading", "ready", "draining", "dead"]
+BackendState = Literal["loading", "ready", "draining", "hung", "dead"]
 
 
 class Sink(Protocol):
@@ -26,7 +26,8 @@ class Backend(Protocol):
 
     @property
     def state(self) -> BackendState:
-        """`loading` until the engine is warm; `draining` finishes what runs; `dead` never comes back by itself."""
+        """`loading` until the engine is warm; `draining` finishes what runs; `hung` may come back; `dead` never does by
+        itself."""
 
     @property
     def info(self) -> EngineInfo | None:

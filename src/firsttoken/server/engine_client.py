@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _RECONNECT = 0.1  # seconds between attempts
+_HEARTBEAT = 2.0  # seconds between questions that a running engine answers between two steps
+_TIMEOUT_GPU = 60.0  # no step takes as long
+_TIMEOUT_CPU = 600.0  # a long prefill of a large model may
+_HEARTBEAT_TOKEN = -1
 _RETRY_AFTER = 5.0  # seconds that clients are told to wait for a restarting or draining server
 
 
@@ -55,7 +59,8 @@ class EngineClient(asyncio.Protocol):
     death and the client waits for it; without, the state stays `dead`.
     """
 
-    def __init__(self, path: str, *, restart: bool = False) -> None:
+    def __init__(self, path: str, *, restart: bool = False, timeout: float | None = None) -> None:
+        """`timeout`: seconds that a step may take; an engine that says nothing for longer hangs. None: by device."""
         self._path = path
         self._restart = restart
         self._state: BackendState = "loading"
@@ -70,6 +75,9 @@ class EngineClient(asyncio.Protocol):
         self._reason = ""
         self._changed = asyncio.Event()
         self._reconnect: asyncio.Task[None] | None = None
+        self._timeout = timeout
+        self._asked: float | None = None  # since when an answer to the heartbeat's question is owed
+        self._heartbeat: asyncio.TimerHandle | None = None
 
     # --- life ---
 
@@ -94,6 +102,8 @@ class EngineClient(asyncio.Protocol):
         self._restart = False
         if self._reconnect:
             self._reconnect.cancel()
+        if self._heartbeat:
+            self._heartbeat.cancel()
         if self._transport:
             self._transport.close()
 
@@ -101,6 +111,8 @@ class EngineClient(asyncio.Protocol):
 
     @property
     def state(self) -> BackendState:
+        if self._state in ("ready", "draining") and self._hangs():
+            return "hung"
         return self._state
 
     @property
@@ -137,7 +149,7 @@ class EngineClient(asyncio.Protocol):
             self._changed.set()
 
     async def stats(self) -> EngineStats:
-        if self._transport is None or self._state == "loading":
+        if self._transport is None or self.state in ("loading", "hung"):
             raise self._unavailable()
         token = next(self._tokens)
         answer: asyncio.Future[EngineStats] = asyncio.get_running_loop().create_future()
@@ -165,6 +177,10 @@ class EngineClient(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._asked = None
+        if self._heartbeat:
+            self._heartbeat.cancel()
+            self._heartbeat = None
         reason = self._reason or "The engine process has died."
         self._reason = ""
         expected_back = self._restart and self._state != "draining"
@@ -196,10 +212,25 @@ class EngineClient(asyncio.Protocol):
             await asyncio.sleep(_RECONNECT)
 
     def _check_ready(self) -> None:
-        if self._state != "ready":
+        if self.state != "ready":
             raise self._unavailable()
 
+    def _hangs(self) -> bool:
+        if self._asked is None or self._info is None:
+            return False
+        limit = self._timeout or (_TIMEOUT_CPU if self._info.device == "cpu" else _TIMEOUT_GPU)
+        return asyncio.get_running_loop().time() - self._asked > limit
+
+    def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._asked is None and self._transport is not None:
+            self._asked = loop.time()
+            self._send(GetStats(_HEARTBEAT_TOKEN))
+        self._heartbeat = loop.call_later(min(_HEARTBEAT, (self._timeout or _HEARTBEAT) / 2), self._beat)
+
     def _unavailable(self) -> Unavailable:
+        if self.state == "hung":
+            return Unavailable("The engine does not answer; send the request again later.", retry_after=_RETRY_AFTER)
         if self._state == "loading":
             return Unavailable("The model is still loading; send the request again soon.", retry_after=2.0)
         if self._state == "draining":
@@ -223,6 +254,8 @@ class EngineClient(asyncio.Protocol):
                 if (answer := self._answers.get(message.request_id)) and not answer.done():
                     answer.set_exception(_error(message))
                 self._changed.set()
+            case Stats(token) if token == _HEARTBEAT_TOKEN:
+                self._asked = None
             case Stats(token, stats):
                 if (waiting := self._stats.get(token)) and not waiting.done():
                     waiting.set_result(stats)
@@ -233,6 +266,8 @@ class EngineClient(asyncio.Protocol):
                 self._loading = ("ready", 1.0)
                 if self._state == "loading":
                     self._state = "ready"
+                if self._heartbeat is None:
+                    self._beat()
                 self._changed.set()
             case Failed():
                 # Its reason may name files or addresses; the supervisor writes it to the log.

@@ -14,12 +14,14 @@ from starlette.responses import Response
 
 from firsttoken.errors import FirstTokenError, InvalidRequest, QueueFull, RequestError, Unavailable
 from firsttoken.server.answers import ClientGone
+from firsttoken.server.request_id import REQUEST_ID
 
 _PLAIN = {  # HTTP errors of the framework itself: (sentence, code)
     400: ("The request cannot be read.", None),
     404: ("There is nothing at this URL; the API starts at /v1.", "unknown_url"),
     405: ("This URL does not take that HTTP method.", "method_not_supported"),
 }
+_RETRY_AFTER = 5.0  # seconds, where nobody knows better
 _MAX_NAME = 512  # characters of a name that are said back
 
 
@@ -84,9 +86,9 @@ def error_response(
 
 def response_to(error: RequestError) -> Response:
     headers = {}
-    retry_after = error.retry_after if isinstance(error, QueueFull | Unavailable) else None
-    if retry_after is not None:
-        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+    if isinstance(error, QueueFull | Unavailable):
+        wait = _RETRY_AFTER if error.retry_after is None else error.retry_after
+        headers["Retry-After"] = str(max(1, math.ceil(wait)))
     return error_response(status_of(error), error.message, param=error.param, code=error.code, headers=headers)
 
 
@@ -107,9 +109,16 @@ async def _on_disconnect(_: Request, __: Exception) -> Response:
     return ClientGone()
 
 
-async def _on_any_error(_: Request, error: Exception) -> Response:
-    """Its text may name files or addresses, so it goes to the log (the server writes it) and never to a client."""
-    return error_response(500, "The server failed on this request; its log says why.", code="internal_error")
+async def _on_any_error(request: Request, error: Exception) -> Response:
+    """Its text may name files or addresses, so it goes to the log (the server writes it) and never to a client.
+
+    What nobody expected is answered outside of all middleware, and uvicorn closes the connection after it.
+    """
+    headers = {}
+    if not isinstance(error, FirstTokenError):
+        headers = {"Connection": "close", "X-Request-Id": request.scope[REQUEST_ID].decode()}
+    message = "The server failed on this request; its log says why."
+    return error_response(500, message, code="internal_error", headers=headers)
 
 
 def install(app: FastAPI) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -22,7 +23,8 @@ _EARLIER = {
     "kv_cache_usage_perc": "gpu_cache_usage_perc",
     "inter_token_latency_seconds": "time_per_output_token_seconds",
 }
-_STATES = ("loading", "ready", "draining", "dead")
+_PATIENCE = 9.0  # seconds for the engine to answer: Prometheus waits 10
+_STATES = ("loading", "ready", "draining", "hung", "dead")
 
 
 class EngineCollector:
@@ -94,13 +96,13 @@ def _help(name: str) -> str:
 
 
 async def metrics(service: Service) -> Response:
-    """Before the engine is there, and after it is gone, its state alone is told."""
+    """Before the engine is there, while it does not answer and after it is gone, its state alone is told."""
     backend = service.backend
     stats = EngineStats()
     if backend.info is not None:
         try:
-            stats = await backend.stats()
-        except Unavailable:
+            stats = await asyncio.wait_for(backend.stats(), _PATIENCE)
+        except (Unavailable, TimeoutError):
             stats = EngineStats()
     model = service.names(backend.info)[0] if backend.info is not None else ""
     registry = CollectorRegistry(auto_describe=False)

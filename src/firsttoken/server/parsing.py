@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails, from_json
 from starlette.requests import Request
 
 from firsttoken.errors import InvalidRequest
+from firsttoken.server.limits import JSON_LIMITS, JsonLimits
 from firsttoken.server.schemas.sampling import WrongField
 from firsttoken.server.unsupported import Neutral, refuse_unsupported
 
@@ -72,15 +73,20 @@ class JsonBody:
 async def read_object(request: Request) -> JsonBody:
     """The body as a JSON object. NaN and Infinity are let through here, so that the schema can name their field.
 
-    The parser refuses more than 200 levels of nesting and text that is not Unicode.
+    The parser itself refuses more than 200 levels of nesting and text that is not Unicode. Raises InvalidRequest.
     """
     raw = await request.body()
+    limits: JsonLimits = request.scope[JSON_LIMITS]
     try:
         value = _loads(raw)
     except ValueError as error:
         raise InvalidRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise InvalidRequest("The request body must be a JSON object.", code="invalid_json")
+    if len(raw) <= _INLINE_BYTES:
+        limits.check(value)
+    else:
+        await asyncio.to_thread(limits.check, value)
     return JsonBody(value, len(raw))
 
 

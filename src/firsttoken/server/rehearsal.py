@@ -25,7 +25,9 @@ async def rehearse(app: ASGIApp, config: ServerConfig, tokenizer: Tokenizer) -> 
     The chats go to an app of their own over an engine that only plays one. A model without a chat template refuses
     them, which is all there is to rehearse then.
     """
-    stage = create_app(replace(config, api_keys=(), served_model_names=()), _Understudy(tokenizer), tokenizer)
+    stage = create_app(
+        replace(config, api_keys=(), api_key_file=None, served_model_names=()), _Understudy(tokenizer), tokenizer
+    )
     chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
     for body in ({**chat, "stream": True}, chat):
         await _call(stage, "POST", "/v1/chat/completions", json.dumps(body).encode())

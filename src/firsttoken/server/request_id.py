@@ -10,6 +10,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _SANE = re.compile(rb"[!-~]{1,128}")
 
 
+REQUEST_ID = "firsttoken.request_id"  # key of the scope, for answers that are made outside of this
+
+
 class RequestId:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -20,6 +23,8 @@ class RequestId:
             return
         sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         request_id = sent if _SANE.fullmatch(sent) else uuid.uuid4().hex.encode()
+
+        scope[REQUEST_ID] = request_id
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -41,6 +41,8 @@ class Service:
                 return info
             case "draining":
                 raise Unavailable("The server is shutting down; send the request to another one.", retry_after=5)
+            case "hung":
+                raise Unavailable("The engine does not answer; send the request again later.", retry_after=5)
             case "dead":
                 raise Unavailable("The engine is not running; the server's log says why.", retry_after=5)
             case _:

@@ -19,7 +19,7 @@ def _json(status: int, content: dict[str, Any]) -> Response:
 
 
 def health(service: Service) -> Response:
-    """200 while the engine runs and can answer what it has accepted; it may be draining."""
+    """200 while the engine runs and can answer what it has accepted; it may be draining. 503 also where it hangs."""
     backend = service.backend
     match backend.state:
         case "ready" | "draining":
@@ -27,8 +27,8 @@ def health(service: Service) -> Response:
         case "loading":
             phase, fraction = backend.loading
             return _json(503, {"status": "loading", "phase": phase, "fraction": round(fraction, 3)})
-        case _:
-            return _json(503, {"status": "dead"})
+        case state:
+            return _json(503, {"status": state})
 
 
 def ready(service: Service) -> Response:

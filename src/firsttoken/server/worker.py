@@ -20,7 +20,7 @@ from firsttoken.config import ServerConfig
 from firsttoken.errors import FirstTokenError
 from firsttoken.server.app import create_app
 from firsttoken.server.engine_client import EngineClient
-from firsttoken.server.http_protocol import BoundedHttpProtocol
+from firsttoken.server.http_protocol import BoundedHttpProtocol, protocol_for
 from firsttoken.server.rehearsal import rehearse
 from firsttoken.tokenizer import Tokenizer
 
@@ -60,7 +60,7 @@ class Status:
 
 async def run(config: ServerConfig, listener: socket.socket, status: Status) -> None:
     """Serves until SIGTERM, then drains. Raises FirstTokenError when the tokeniser or template cannot be used."""
-    client = EngineClient(config.engine_socket, restart=config.engine_dead == "restart")
+    client = EngineClient(config.engine_socket, restart=config.engine_dead == "restart", timeout=config.engine_timeout)
     await client.connect()
     tokenizer = Tokenizer.load(config.tokenizer_path, chat_template=config.chat_template)
     tokenizer.warm()
@@ -69,13 +69,13 @@ async def run(config: ServerConfig, listener: socket.socket, status: Status) -> 
     server = _Server(
         uvicorn.Config(
             app,
-            http=BoundedHttpProtocol,
+            http=protocol_for(config),
             ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_keep_alive=65,  # longer than the 60 s of usual load balancers, which else race with our close
+            timeout_keep_alive=config.keep_alive_timeout,  # type: ignore[arg-type]  # any number of seconds
             timeout_graceful_shutdown=int(_GOODBYE),
         )
     )
