@@ -126,9 +126,11 @@ def chunks_of(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(event.removeprefix("data: ")) for event in events[:-2]]
 
 
-def post_unread(port: int, body: dict[str, Any], receive_buffer: int | None = None) -> socket.socket:
-    """A chat or completion over a bare socket, its answer not read."""
-    path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+def post_unread(
+    port: int, body: dict[str, Any], receive_buffer: int | None = None, *, path: str | None = None
+) -> socket.socket:
+    """A request (a chat or a completion, unless `path` says otherwise) over a bare socket, its answer not read."""
+    path = path or ("/v1/chat/completions" if "messages" in body else "/v1/completions")
     connection = socket.socket()
     if receive_buffer is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)

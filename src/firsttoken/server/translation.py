@@ -32,9 +32,11 @@ class Translation:
         """Begins with the fields that mean the same in both."""
         return cls({name: value for name, value in given.items() if name in _SAME}, names)
 
-    def say(self, message: dict[str, Any], origin: str) -> None:
-        """Adds a message that stands at `origin` in the client's request."""
-        self.names[f"messages[{len(self.messages)}]"] = origin
+    def say(self, message: dict[str, Any], origin: str, **names: str) -> None:
+        """Adds a message that stands at `origin` in the client's request; `names` are of fields called otherwise."""
+        place = f"messages[{len(self.messages)}]"
+        self.names[place] = origin
+        self.names.update({f"{place}.{field}": f"{origin}.{own}" for field, own in names.items()})
         self.messages.append(message)
 
     def tool(self, name: str, rest: Mapping[str, Any], origin: str) -> None:

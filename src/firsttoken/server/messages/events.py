@@ -90,7 +90,7 @@ class MessageEvents:
         block, text = self._blocks[-1], "".join(self._texts)
         self._texts, self._before = [], b""
         if block["type"] == "tool_use":
-            block["input"] = from_json(text or "{}", allow_partial=True)  # cut short by max_tokens: as far as it went
+            block["input"] = _input(text)
         else:
             block[block["type"]] = text
         return _event({"type": "content_block_stop", "index": len(self._blocks) - 1})
@@ -112,16 +112,23 @@ def _event(content: dict[str, Any]) -> bytes:
 
 
 def _stop(choice: Choice, max_tokens: int) -> dict[str, Any]:
+    if choice.finish_reason == "tool_calls":
+        return {"stop_reason": "tool_use", "stop_sequence": None}
     if choice.stop_string is not None:
         return {"stop_reason": "stop_sequence", "stop_sequence": choice.stop_string}
-    match choice.finish_reason:
-        case "tool_calls":
-            reason = "tool_use"
-        case "length":
-            reason = "max_tokens" if choice.tokens >= max_tokens else "model_context_window_exceeded"
-        case _:
-            reason = "end_turn"
+    reason = "end_turn"
+    if choice.finish_reason == "length":
+        reason = "max_tokens" if choice.tokens >= max_tokens else "model_context_window_exceeded"
     return {"stop_reason": reason, "stop_sequence": None}
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """A call that was cut short, which its stop reason tells, has what is whole of it."""
+    try:
+        given = from_json(arguments or "{}", allow_partial=True)
+    except ValueError:
+        return {}
+    return given if isinstance(given, dict) else {}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from firsttoken.errors import InvalidRequest
 from firsttoken.server.schemas.messages import MessagesRequest, PromptFields, ToolChoice, TurnMessage
 from firsttoken.server.translation import Translation
 
@@ -23,15 +24,18 @@ _JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def as_chat(body: PromptFields, given: Mapping[str, Any]) -> Translation:
-    """`given` is the request as it was sent, from which `body` was made."""
+    """`given` is the request as it was sent, from which `body` was made. Raises InvalidRequest."""
     made = Translation.of(given, dict(_NAMES))
     if body.system:
         made.say({"role": "system", "content": _texts(body.system)}, "system")
     for place, message in enumerate(body.messages):
         for part in _parts(message):
-            made.say(part, f"messages[{place}]")
-    last = body.messages[-1]
-    if last.role == "assistant" and not made.messages[-1].get("tool_calls"):
+            made.say(part, f"messages[{place}]", tool_call_id="content", tool_calls="content")
+    if made.messages[-1]["role"] == "assistant":
+        if "tool_calls" in made.messages[-1]:
+            where = f"messages[{len(body.messages) - 1}].content"
+            message = f"Invalid '{where}': a tool_use needs its tool_result in a message after it."
+            raise InvalidRequest(message, param=where, code="invalid_value")
         made.fields["continue_final_message"] = True
     for place, tool in enumerate(body.tools or ()):
         origin = f"tools[{place}]"
@@ -40,8 +44,8 @@ def as_chat(body: PromptFields, given: Mapping[str, Any]) -> Translation:
         made.tool(tool.name, rest, origin)
     if body.tool_choice is not None:
         made.fields |= _tool_choice(body.tool_choice)
-    if body.thinking is not None:
-        made.fields["chat_template_kwargs"] = {"enable_thinking": body.thinking.type != "disabled"}
+    if body.thinking is not None and body.thinking.type == "disabled":
+        made.fields["chat_template_kwargs"] = {"enable_thinking": False}
     if body.output_config is not None and body.output_config.format is not None:
         schema = {"name": "answer", "schema": body.output_config.format.json_schema, "strict": True}
         made.fields["response_format"] = {"type": "json_schema", "json_schema": schema}

@@ -96,6 +96,8 @@ class ResponseEvents:
         item, self._open = self._open, None
         if item is None:
             return b""
+        if not item.is_whole:
+            status = "incomplete"
         self._output.append(item.object(status))
         return item.closing(status)
 

@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pydantic_core import from_json
+
 from firsttoken.server.sse import json_text
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -67,6 +69,17 @@ class Item:
         type = f"{self.kind.events}.delta"
         head = b'event: %b\ndata: {"type":"%b","sequence_number":' % (type.encode(), type.encode())
         self._prepared = (head, b"," + json_text(self._place())[1:-1] + b',"delta":', b"}\n\n")
+
+    @property
+    def is_whole(self) -> bool:
+        """False for a call whose arguments are no JSON: nobody can run it."""
+        if self.kind is not CALL:
+            return True
+        try:
+            from_json(self._text())
+        except ValueError:
+            return False
+        return True
 
     def opening(self) -> bytes:
         added = self.writer.write(

@@ -46,7 +46,8 @@ def _add_items(made: Translation, items: Sequence[InputItem]) -> None:
                 thought = _text(item.content)
                 continue
             case "function_call_output":
-                made.say({"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)}, origin)
+                result = {"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)}
+                made.say(result, origin, tool_call_id="call_id", content="output")
             case "function_call":
                 function = {"name": item.name, "arguments": item.arguments}
                 if not (made.messages and made.messages[-1]["role"] == "assistant"):
