@@ -127,7 +127,7 @@ def chunks_of(body: bytes) -> list[dict[str, Any]]:
 
 
 def post_unread(
-    port: int, body: dict[str, Any], receive_buffer: int | None = None, *, path: str | None = None
+    port: int, body: dict[str, Any], receive_buffer: int | None = None, *, path: str | None = None, headers: str = ""
 ) -> socket.socket:
     """A request (a chat or a completion, unless `path` says otherwise) over a bare socket, its answer not read."""
     path = path or ("/v1/chat/completions" if "messages" in body else "/v1/completions")
@@ -136,7 +136,7 @@ def post_unread(
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     connection.connect(("127.0.0.1", port))
     content = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\n{headers}content-length: {len(content)}\r\n\r\n"
     connection.sendall(head.encode() + content)
     return connection
 

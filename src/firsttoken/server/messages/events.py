@@ -123,9 +123,9 @@ def _stop(choice: Choice, max_tokens: int) -> dict[str, Any]:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """A call that was cut short, which its stop reason tells, has what is whole of it."""
+    """Empty where a stream's call broke off; without a stream such a call is text."""
     try:
-        given = from_json(arguments or "{}", allow_partial=True)
+        given = from_json(arguments or "{}")
     except ValueError:
         return {}
     return given if isinstance(given, dict) else {}

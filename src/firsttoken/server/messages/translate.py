@@ -34,8 +34,8 @@ def as_chat(body: PromptFields, given: Mapping[str, Any]) -> Translation:
     if made.messages[-1]["role"] == "assistant":
         if "tool_calls" in made.messages[-1]:
             where = f"messages[{len(body.messages) - 1}].content"
-            message = f"Invalid '{where}': a tool_use needs its tool_result in a message after it."
-            raise InvalidRequest(message, param=where, code="invalid_value")
+            sentence = f"Invalid '{where}': a tool_use needs its tool_result in a message after it."
+            raise InvalidRequest(sentence, param=where, code="invalid_value")
         made.fields["continue_final_message"] = True
     for place, tool in enumerate(body.tools or ()):
         origin = f"tools[{place}]"
