@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.api.live_server import HELLO, LiveServer, live_server
-from tests.api.test_responses import CALL, prompt_of_chat
+from tests.api.test_responses import CALL, DEEP, prompt_of_chat
 from tests.tokenizer.templates import CHATML
 
 from firsttoken.tokenizer import Tokenizer
@@ -164,6 +164,15 @@ def test_the_reason_of_the_end_is_told(server: LiveServer) -> None:
     assert answered(server)["content"] == []
 
 
+def test_the_form_of_the_text_is_a_chats_response_format(server: LiveServer) -> None:
+    answered(server, output_config={"format": {"type": "json_schema", "schema": SCHEMA}})
+    grammar = server.backend.submitted[-1].sampling.grammar
+    named = {"name": "answer", "schema": SCHEMA, "strict": True}
+    prompt_of_chat(server, HI, response_format={"type": "json_schema", "json_schema": named})
+    assert grammar is not None
+    assert grammar == server.backend.submitted[-1].sampling.grammar
+
+
 def test_sampling_is_a_chats(server: LiveServer) -> None:
     answered(server, temperature=0.5, top_p=0.9, top_k=7, seed=3, cache_salt="s", max_tokens=9)
     request = server.backend.submitted[-1]
@@ -206,6 +215,8 @@ def test_sampling_is_a_chats(server: LiveServer) -> None:
         ({"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice"),
         ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking.budget_tokens"),
         ({"output_config": {"effort": "low"}}, "output_config.effort"),
+        ({"output_config": {"format": {"type": "json_schema", "schema": DEEP}}}, "output_config.format.schema"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"stop_sequences": [""]}, "stop_sequences"),
         ({"stop": ["x"]}, "stop"),
         ({"n": 2}, "n"),

@@ -14,6 +14,10 @@ from firsttoken.tokenizer import Tokenizer
 
 WEATHER = {"type": "function", "name": "get_weather", "description": "Weather.", "parameters": {"type": "object"}}
 ADD = {"type": "function", "name": "add", "parameters": None, "strict": None}
+MESSAGES = [{"role": "user", "content": "Hi"}]
+DEEP: Any = {"type": "object"}
+for _ in range(90):
+    DEEP = {"type": "array", "items": DEEP}
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "北京"}}\n</tool_call>'
 
 
@@ -163,6 +167,22 @@ def test_logprobs_are_shown_where_they_are_asked_for(server: LiveServer, body: d
     assert all(len(entry["top_logprobs"]) == body.get("top_logprobs", 0) for entry in entries)
 
 
+def test_the_form_of_the_text_is_a_chats_response_format(server: LiveServer) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    form = {"type": "json_schema", "name": "place", "schema": schema, "strict": True}
+    made = answered(server, text={"format": form})
+    grammar = server.backend.submitted[-1].sampling.grammar
+    named = {key: value for key, value in form.items() if key != "type"}
+    prompt_of_chat(server, MESSAGES, response_format={"type": "json_schema", "json_schema": named})
+    assert grammar is not None
+    assert grammar == server.backend.submitted[-1].sampling.grammar
+    assert made["text"] == {"format": form, "verbosity": "medium"}
+    answered(server, text={"format": {"type": "json_object"}})
+    grammar = server.backend.submitted[-1].sampling.grammar
+    assert grammar is not None
+    assert grammar.kind == "json_object"
+
+
 def test_sampling_is_a_chats_and_is_said_back(server: LiveServer) -> None:
     made = answered(server, temperature=0.5, top_p=0.9, top_k=7, seed=3, stop=["lo"], max_output_tokens=9)
     sampling = server.backend.submitted[-1].sampling
@@ -223,7 +243,12 @@ def test_what_is_too_long_is_refused_or_cut_as_asked(server: LiveServer) -> None
         ({"tools": [WEATHER], "tool_choice": {"type": "function", "name": "x"}}, "tool_choice"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.name"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
+        ({"text": {"format": {"type": "json_schema", "name": "a", "schema": DEEP}}}, "text.format.schema"),
         ({"text": {"verbosity": "low"}}, "text.verbosity"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"structured_outputs": {"regex": "a"}}, "structured_outputs"),
+        ({"max_tokens": 5}, "max_tokens"),
+        ({"logprobs": True}, "logprobs"),
         ({"reasoning": {"summary": "detailed"}}, "reasoning.summary"),
         ({"include": ["everything"]}, "include[0]"),
         ({"max_output_tokens": 0}, "max_output_tokens"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import openai
+import pydantic
 import pytest
 from openai import OpenAI
 from openai.types.responses import FunctionToolParam
@@ -209,3 +210,16 @@ def test_openais_client_tells_errors_apart(client: OpenAI, server: LiveServer) -
     server.backend.fails_after = 2
     events = list(client.responses.create(model="tiny", input="Hi", stream=True))
     assert [event.type for event in events[-2:]] == ["error", "response.failed"]
+
+
+class Fact(pydantic.BaseModel):
+    city: str
+
+
+def test_openais_parse_helper_reads_a_form(client: OpenAI, server: LiveServer) -> None:
+    server.says('{"city": "Paris"}')
+    made = client.responses.parse(model="tiny", input="Hi", text_format=Fact)
+    assert made.output_parsed == Fact(city="Paris")
+    grammar = server.backend.submitted[-1].sampling.grammar
+    assert grammar is not None
+    assert json.loads(grammar.source)["required"] == ["city"]

@@ -52,25 +52,54 @@ CHAT: dict[str, Neutral] = _SHARED | {
 
 COMPLETIONS: dict[str, Neutral] = _SHARED | {"suffix": ("",)}
 
-RESPONSES: dict[str, Neutral] = _SHARED | {
-    "access_programs": (),
-    "background": (False,),
-    "background_options": (),
+# Of chat completions: the APIs that are translated to it have names or forms of their own for these, or none.
+_OF_CHAT: dict[str, Neutral] = {
+    "add_generation_prompt": (True,),
     "chat_template_kwargs": ({},),
-    "context_management": ([],),
-    "conversation": (),
-    "image": (),
-    "max_tool_calls": ANYTHING,  # of built-in tools, which there are none of
-    "moderation": (),
+    "continue_final_message": (False,),
+    "echo": (False,),
+    "function_call": ("none", "auto"),
+    "functions": ([],),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_whitespace_pattern": (),
+    "include_reasoning": (True,),
+    "logprobs": (False,),
+    "max_completion_tokens": (),
     "n": (1,),
-    "previous_response_id": (),
-    "prompt": (),
-    "prompt_cache_options": ({},),
-    "prompt_cache_retention": ("in_memory", "in-memory"),
-    "service_tier": ("auto", "default"),
-    "store": (False,),
-    "stream_options": ({}, {"include_obfuscation": False}),
+    "prompt_logprobs": (),
+    "reasoning_effort": (),
+    "response_format": ({"type": "text"},),
+    "return_token_ids": (False,),
+    "return_tokens_as_token_ids": (False,),
+    "structured_outputs": (),
 }
+
+RESPONSES: dict[str, Neutral] = (
+    _SHARED
+    | _OF_CHAT
+    | {
+        "access_programs": (),
+        "background": (False,),
+        "background_options": (),
+        "context_management": ([],),
+        "conversation": (),
+        "image": (),
+        "max_tool_calls": ANYTHING,  # of built-in tools, which there are none of
+        "max_tokens": (),
+        "messages": (),
+        "moderation": (),
+        "previous_response_id": (),
+        "prompt": (),
+        "prompt_cache_options": ({},),
+        "prompt_cache_retention": ("in_memory", "in-memory"),
+        "service_tier": ("auto", "default"),
+        "store": (False,),
+        "stream_options": ({}, {"include_obfuscation": False}),
+    }
+)
 
 RESPONSES_ITEM: dict[str, Neutral] = {
     "annotations": ANYTHING,
@@ -100,21 +129,24 @@ RESPONSES_REASONING: dict[str, Neutral] = {
     "summary": ("auto",),
 }
 
-MESSAGES: dict[str, Neutral] = _SHARED | {
-    "cache_control": ANYTHING,  # every prompt is cached
-    "chat_template_kwargs": ({},),
-    "container": (),
-    "context_management": ({}, {"edits": []}),
-    "diagnostics": (),
-    "inference_geo": (),
-    "mcp_servers": ([],),
-    "metadata": ANYTHING,
-    "n": (1,),
-    "service_tier": ("auto", "standard_only"),
-    "speed": ("standard",),
-    "user_profile_id": ANYTHING,
-    "workspace_id": ANYTHING,
-}
+MESSAGES: dict[str, Neutral] = (
+    _SHARED
+    | _OF_CHAT
+    | {
+        "cache_control": ANYTHING,  # every prompt is cached
+        "container": (),
+        "context_management": ({}, {"edits": []}),
+        "diagnostics": (),
+        "inference_geo": (),
+        "mcp_servers": ([],),
+        "parallel_tool_calls": (True,),
+        "metadata": ANYTHING,
+        "service_tier": ("auto", "standard_only"),
+        "speed": ("standard",),
+        "user_profile_id": ANYTHING,
+        "workspace_id": ANYTHING,
+    }
+)
 
 COUNT_TOKENS: dict[str, Neutral] = {
     name: MESSAGES[name] for name in ("cache_control", "container", "context_management", "mcp_servers", "speed")
