@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from tests.api.live_server import refused
+from tests.api.typed_events import events_of
 from tests.api.whole_server import WholeServer
 
 pytestmark = pytest.mark.demo
@@ -69,6 +71,43 @@ def test_openais_client_sync(demo_server: WholeServer) -> None:
         completion = client.completions.create(model=name, prompt="Once upon a time", max_tokens=8)
         assert completion.usage is not None
         assert completion.usage.completion_tokens <= 8
+
+
+def test_responses_and_messages_are_the_chats_text(demo_server: WholeServer) -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": QUESTION}]
+    chat = demo_server.chat(QUESTION, temperature=0, max_tokens=24)
+    text = chat["choices"][0]["message"]["content"]
+    tokens = chat["usage"]["prompt_tokens"]
+    limits: dict[str, Any] = {"temperature": 0, "max_tokens": 24}
+    message = demo_server.post("/v1/messages", messages=messages, **limits)
+    response = demo_server.post("/v1/responses", input=QUESTION, temperature=0, max_output_tokens=24)
+    assert message["content"] == [{"type": "text", "text": text}]
+    assert response["output"][0]["content"][0]["text"] == text
+    assert response["usage"]["input_tokens"] == tokens
+    assert message["usage"]["input_tokens"] + message["usage"]["cache_read_input_tokens"] == tokens
+    assert demo_server.post("/v1/messages/count_tokens", messages=messages) == {"input_tokens": tokens}
+    streams = {
+        "/v1/messages": ("content_block_delta", {"messages": messages, **limits}),
+        "/v1/responses": ("response.output_text.delta", {"input": messages, "temperature": 0, "max_output_tokens": 24}),
+    }
+    for path, (kind, body) in streams.items():
+        events = events_of(demo_server.client.post(path, json={**body, "stream": True}))
+        deltas = [event["delta"] for event in events if event["type"] == kind]
+        assert "".join(delta if isinstance(delta, str) else delta["text"] for delta in deltas) == text
+    demo_server.next_is_right()
+
+
+def test_a_responses_form_is_kept(demo_server: WholeServer) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    schema["additionalProperties"] = False
+    form = {"type": "json_schema", "name": "fact", "schema": schema, "strict": True}
+    response = demo_server.post("/v1/responses", input="Is it?", text={"format": form}, max_output_tokens=64)
+    assert set(json.loads(response["output"][0]["content"][0]["text"])) == {"ok"}
+    config = {"format": {"type": "json_schema", "schema": schema}}
+    messages = [{"role": "user", "content": "Is it?"}]
+    message = demo_server.post("/v1/messages", messages=messages, output_config=config, max_tokens=64)
+    assert set(json.loads(message["content"][0]["text"])) == {"ok"}
+    demo_server.next_is_right()
 
 
 async def test_openais_client_async(demo_server: WholeServer) -> None:

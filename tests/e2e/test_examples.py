@@ -35,6 +35,20 @@ def test_openais_client_gets_a_streamed_and_a_whole_answer(api: str) -> None:
 
 
 @pytest.mark.demo
+def test_openais_client_gets_responses(api: str) -> None:
+    printed = run(sys.executable, "openai_responses.py", api)
+    assert "gravity" in printed.lower()
+    assert "output_tokens" in printed
+
+
+@pytest.mark.demo
+def test_anthropics_client_gets_messages(api: str) -> None:
+    printed = run(sys.executable, "anthropic_client.py", api)
+    assert "gravity" in printed.lower()
+    assert "output_tokens" in printed
+
+
+@pytest.mark.demo
 def test_httpx_alone_streams_and_measures_ttft(api: str) -> None:
     assert "TTFT" in run(sys.executable, "stream_httpx.py", api)
 
