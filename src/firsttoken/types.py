@@ -15,6 +15,7 @@ class Grammar:
     kind: Literal["json_object", "json_schema", "regex", "choice", "lark"]
     source: str  # the schema's JSON, the expression, a JSON list of strings, the grammar; "" for json_object
     whitespace: str | None = None  # of JSON: what may stand where it allows whitespace; "" nothing, None the default
+    around: str = ""  # a Lark grammar that names this one @answer, as for thoughts before it; "" nothing
     lenient: bool = False  # a schema's keywords that cannot be enforced are ignored, not refused
 
 

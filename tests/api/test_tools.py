@@ -6,7 +6,7 @@ Qwen3's vocabulary and a template in Qwen3's form; every answer's tokens are the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,26 +25,15 @@ WEATHER = {
 }
 ADD = {"type": "function", "function": {"name": "add"}}
 TOOLS = [WEATHER, ADD]
+STRINGS = {"type": "function", "function": {"name": "say", "parameters": {"type": "string"}}}
 ARGUMENTS = '{"city": "北京 🙂", "when": {"day": [1, 2], "exact": "</tool_call>"}}'
 CALL = f'<tool_call>\n{{"name": "get_weather", "arguments": {ARGUMENTS}}}\n</tool_call>'
 OTHER = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
-@pytest.fixture(scope="module")
-def qwen(qwen_with: Callable[[str], Tokenizer]) -> Tokenizer:
-    return qwen_with(CHATML)
-
-
-@pytest.fixture(scope="module")
-def shared(qwen: Tokenizer) -> Iterator[LiveServer]:
-    with live_server(qwen, max_model_len=4096) as running:
-        yield running
-
-
 @pytest.fixture
-def server(shared: LiveServer) -> LiveServer:
-    shared.reset()
-    return shared
+def server(qwen_server: LiveServer) -> LiveServer:
+    return qwen_server
 
 
 def told(server: LiveServer) -> str:
@@ -324,6 +313,7 @@ def test_a_result_belongs_to_a_call(server: LiveServer) -> None:
         ("tool_choice", {"tools": TOOLS, "tool_choice": {"type": "function"}}),
         ("tool_choice", {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "rm"}}}),
         ("tool_choice", {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}),
+        ("tools[0].function.parameters", {"tools": [STRINGS]}),
         ("tool_choice", {"tool_choice": "required"}),
         ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "add"}}}),
         ("functions", {"functions": [{"name": "add"}]}),
@@ -345,6 +335,75 @@ def test_a_template_without_tools_refuses_them_in_one_sentence(tokenizer: Tokeni
         plain.next_is_right()
 
 
+def grammar_of(server: LiveServer) -> str | None:
+    """The one that the last answer had to keep to."""
+    grammar = server.backend.submitted[-1].sampling.grammar
+    return None if grammar is None else grammar.source
+
+
+def test_an_answer_is_kept_to_a_grammar_where_a_call_must_come_or_a_tool_is_strict(server: LiveServer) -> None:
+    strict = {**WEATHER, "function": {**WEATHER["function"], "strict": True}}  # type: ignore[dict-item]
+    answered(server)
+    assert grammar_of(server) is None
+    answered(server, tool_choice="required")
+    required = grammar_of(server) or ""
+    assert {"get_weather", "add"} <= set(required.replace("\\", "").split('"'))
+    answered(server, tool_choice={"type": "function", "function": {"name": "add"}})
+    named = grammar_of(server) or ""
+    assert "get_weather" not in named
+    assert "get_weather" in told(server), "the prompt is the same, whatever is chosen"
+    assert named.startswith("start: (<think> thoughts GAP )? call\n")
+    answered(server, tools=[strict, ADD])
+    assert "call* TEXT" in (grammar_of(server) or "")
+    answered(server, tools=[strict, ADD], parallel_tool_calls=False)
+    assert "call? TEXT" in (grammar_of(server) or "")
+    answered(server, tools=[strict, ADD], tool_choice="none")
+    assert grammar_of(server) is None
+    server.next_is_right()
+
+
+def test_an_answer_may_be_a_call_or_a_structured_one(server: LiveServer) -> None:
+    form = {"type": "json_object"}
+    server.says('{"a": 1}')
+    choice = answered(server, response_format=form)
+    assert choice["message"]["content"] == '{"a": 1}'
+    assert choice["finish_reason"] == "stop"
+    grammar = server.backend.submitted[-1].sampling.grammar
+    assert grammar is not None
+    assert grammar.kind == "json_object"
+    assert "@answer | call" in grammar.around
+    server.says(CALL)
+    assert answered(server, response_format=form)["finish_reason"] == "tool_calls"
+    assert answered(server, response_format=form, tool_choice="required")["finish_reason"] == "tool_calls"
+    assert "@answer" not in (grammar_of(server) or "")
+    server.next_is_right()
+
+
+def test_schemas_that_are_enforced_are_bounded(server: LiveServer) -> None:
+    def tool(schema: Any) -> dict[str, Any]:
+        return {"type": "function", "function": {"name": "deep", "parameters": schema}}
+
+    deep: dict[str, Any] = {"type": "object"}
+    for _ in range(70):
+        deep = {"type": "object", "properties": {"a": deep}}
+    for schema in (deep, {"type": "object", "description": "x" * 200_000}):
+        body = {"tools": [ADD, tool(schema)], "truncate_prompt_tokens": 100}
+        refused(server.chat(**body, tool_choice="required"), "tools[1].function.parameters")
+    many = [tool({"description": "x" * 10_000}) for _ in range(20)]
+    for place, each in enumerate(many):
+        each["function"]["name"] = f"tool_{place}"
+    refused(server.chat(tools=many, tool_choice="required", truncate_prompt_tokens=100), "tools")
+    server.next_is_right()
+
+
+def test_a_named_function_is_called_and_no_other(server: LiveServer) -> None:
+    server.says(OTHER + "\n" + CALL)
+    choice = answered(server, tool_choice={"type": "function", "function": {"name": "add"}})
+    assert [call["function"]["name"] for call in choice["message"]["tool_calls"]] == ["add"]
+    assert choice["finish_reason"] == "tool_calls"
+    server.next_is_right()
+
+
 UNKNOWN = CHATML.replace('"arguments": ', "arguments=")
 
 
@@ -359,6 +418,8 @@ def test_a_form_of_calls_that_is_not_known_is_refused_unless_a_flag_names_it(
         named.says('{"name": "add", "parameters": {"a": 1}}; {"name": "add", "parameters": {"a": 2}}')
         calls = named.chat(tools=TOOLS).json()["choices"][0]["message"]["tool_calls"]
         assert [call["function"]["arguments"] for call in calls] == ['{"a": 1}', '{"a": 2}']
+        refused(named.chat(tools=TOOLS, response_format={"type": "json_object"}), "tools")
+        named.next_is_right()
 
 
 def test_text_with_tools_offered_is_the_same_text(server: LiveServer) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firsttoken.server.answer_parts import Answer, Part, ToolCallStart
-from firsttoken.server.reasoning import ReasoningParser, opens_thoughts
+from firsttoken.server.reasoning import ReasoningParser
 from firsttoken.server.tools.hermes import HermesParser
 
 
@@ -42,6 +42,7 @@ def test_thoughts_and_answer_come_without_the_space_between(size: int) -> None:
         ("4 <think>5</think>", False, ("", "4 <think>5</think>")),
         ("<think>\n\n</think>\n\nFour.", False, ("", "Four.")),
         ("<think>Never done </th", False, ("Never done </th", "")),
+        (" <thi", True, ("<thi", "")),
         ("Never done\n", True, ("Never done", "")),
         ("</think>Four.", True, ("", "Four.")),
         ("\n", False, ("", "\n")),
@@ -64,9 +65,3 @@ def test_a_call_in_the_thoughts_is_none_and_one_behind_them_is() -> None:
     assert sum(isinstance(part, ToolCallStart) for part in parts) == 1
     assert parser.calls
     assert parser.over
-
-
-def test_a_prompt_opens_thoughts_with_its_end_alone() -> None:
-    assert opens_thoughts("<|im_start|>assistant\n<think>\n")
-    assert not opens_thoughts("<|im_start|>assistant\n<think>\n\n</think>\n\n")
-    assert not opens_thoughts("Say <think><|im_end|>\n<|im_start|>assistant\n")

@@ -11,7 +11,8 @@ OPEN, CLOSE = "<think>", "</think>"
 class ReasoningParser:
     """An `AnswerParser` around the one that reads the answer itself (None: it is plain text).
 
-    `thinks`: the prompt has opened the thoughts already. Else they begin with the tag, as the answer's first text.
+    `thinks`: the prompt has opened the thoughts already. Else they begin with the tag, as the answer's first text;
+    some models write it again.
     Whitespace at both ends of the thoughts, and before the answer, belongs to the form. Thoughts that are not `shown`
     are dropped. Nothing in them is a call.
     """
@@ -19,7 +20,8 @@ class ReasoningParser:
     def __init__(self, inner: AnswerParser | None, *, thinks: bool, shown: bool) -> None:
         self._inner = inner
         self._shown = shown
-        self._state = self._thoughts if thinks else self._beginning
+        self._state = self._beginning
+        self._untagged = self._thoughts if thinks else self._answer
         self._closing = TagSearch(CLOSE)
         self._held = ""  # whitespace, or what may be the opening tag
         self._thought = False
@@ -38,8 +40,9 @@ class ReasoningParser:
     def finish(self) -> list[Part]:
         parts: list[Part] = []
         if self._state == self._beginning and self._held:
-            parts += self._answer(self._held)
-        elif self._state == self._thoughts:
+            held, self._held, self._state = self._held, "", self._untagged
+            parts += self._untagged(held)
+        if self._state == self._thoughts:
             parts += self._think(self._closing.finish())
         return parts + (self._inner.finish() if self._inner is not None else [])
 
@@ -51,8 +54,8 @@ class ReasoningParser:
             return self._thoughts(begun.removeprefix(OPEN))
         if OPEN.startswith(begun):
             return []
-        held, self._held, self._state = self._held, "", self._answer
-        return self._answer(held)
+        held, self._held, self._state = self._held, "", self._untagged
+        return self._untagged(held)
 
     def _thoughts(self, text: str) -> list[Part]:
         before, behind = self._closing.push(text)
@@ -81,8 +84,3 @@ class ReasoningParser:
 
     def _answer(self, text: str) -> list[Part]:
         return [TextDelta(text)] if self._inner is None else self._inner.push(text)
-
-
-def opens_thoughts(prompt: str) -> bool:
-    """Whether a prompt that ends so has opened the model's thoughts."""
-    return prompt.rstrip().endswith(OPEN)

@@ -42,16 +42,16 @@ async def structure_of(body: GrammarFields, config: ServerConfig) -> Structure |
         case "json_object":
             grammar = Grammar(kind="json_object", source="", whitespace=body.whitespace)
         case "json_schema":
-            source = _schema(value, field, config)
+            source = schema_text(value, field, config)
             grammar = Grammar(kind="json_schema", source=source, whitespace=body.whitespace, lenient=wanted.lenient)
         case "regex":
             grammar = Grammar(kind="regex", source=value)
         case "choice":
             grammar = Grammar(kind="choice", source=msgspec.json.encode(value).decode())
         case "grammar":
-            _check_size(value, field, config)
+            check_size(value, field, config)
             grammar = Grammar(kind="lark", source=await _lark(value, field))
-    _check_size(grammar.source, field, config)
+    check_size(grammar.source, field, config)
     return Structure(grammar, field)
 
 
@@ -67,10 +67,10 @@ def grammar_named(structure: Structure | None) -> Iterator[None]:
         raise InvalidRequest(f"Invalid '{field}': {error.message}", param=field, code=GRAMMAR_REFUSED) from None
 
 
-def _schema(value: Any, field: str, config: ServerConfig) -> str:
-    """The schema's text, by which equal ones are known."""
+def schema_text(value: Any, field: str, config: ServerConfig) -> str:
+    """The schema's text, by which equal ones are known. Raises InvalidRequest where it is too large or too deep."""
     if isinstance(value, str):
-        _check_size(value, field, config)
+        check_size(value, field, config)
         try:
             value = from_json(value, allow_inf_nan=False)
         except ValueError as error:
@@ -78,7 +78,7 @@ def _schema(value: Any, field: str, config: ServerConfig) -> str:
     if not isinstance(value, dict | bool):
         raise _invalid(field, "expected a JSON schema, which is an object")
     source = msgspec.json.encode(value).decode()
-    _check_size(source, field, config)
+    check_size(source, field, config)
     if _depth(value) > config.max_grammar_depth:
         raise _invalid(field, f"it is nested more than {config.max_grammar_depth} levels deep")
     return source
@@ -111,7 +111,8 @@ async def _lark(source: str, field: str) -> str:
     return convert() if len(source) <= _INLINE_CHARS else await asyncio.to_thread(convert)
 
 
-def _check_size(source: str, field: str, config: ServerConfig) -> None:
+def check_size(source: str, field: str, config: ServerConfig) -> None:
+    """Raises InvalidRequest."""
     if len(source) > config.max_grammar_size:
         raise _invalid(field, f"expected at most {config.max_grammar_size} characters, but got {len(source)}")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from firsttoken.config import Truncation
 from firsttoken.errors import InvalidRequest
+from firsttoken.server.answer_grammar import Thoughts
 from firsttoken.server.answers import truncation_header
 from firsttoken.server.choice import Choice
 from firsttoken.server.generation import Generation, Run
@@ -16,7 +17,7 @@ from firsttoken.server.sampling import check_bounds, check_scores, sampling_para
 from firsttoken.server.schemas.chat import ChatFields, ChatRequest
 from firsttoken.server.service import Service
 from firsttoken.server.sse import Identity
-from firsttoken.server.structure import grammar_named, structure_of
+from firsttoken.server.structure import Structure, check_size, grammar_named, schema_text, structure_of
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.types import EngineInfo, GenerateRequest
 
@@ -57,7 +58,7 @@ async def start(
     model = service.check_model(body.model, info)
     n = check_bounds(body, service.config, logprobs=body.top_logprobs, field="top_logprobs")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    structure = await structure_of(body, service.config)
+    wanted = await structure_of(body, service.config)
     sampling = sampling_params(
         body,
         info,
@@ -65,7 +66,6 @@ async def start(
         max_tokens=body.answer_tokens,
         logprobs=logprobs,
         prompt_logprobs=body.prompt_logprobs,
-        grammar=structure.grammar if structure else None,
     )
     room = Room(
         context=info.max_model_len,
@@ -76,6 +76,10 @@ async def start(
     )
     encoded = await _encode(service, body, room)
     check_scores(len(encoded.ids), body.prompt_logprobs, "prompt_logprobs")
+    end = service.tokenizer.decode(encoded.ids[-_END:], skip_special_tokens=False)
+    thoughts = service.dialect.thoughts_in(body, end)
+    structure = _around(service, body, thoughts, wanted)
+    sampling = replace(sampling, grammar=structure.grammar if structure else None)
     identity = service.identity(prefix, model, info)
     work = GenerateRequest(
         request_id=identity.response_id,
@@ -86,8 +90,7 @@ async def start(
         cache_salt=body.cache_salt,
         arrival=arrival,
     )
-    thinks = service.dialect.thinks(body, service.tokenizer.decode(encoded.ids[-_END:], skip_special_tokens=False))
-    parsers = [service.dialect.parser(body, thinks=thinks) for _ in range(n)]
+    parsers = [service.dialect.parser(body, thoughts) for _ in range(n)]
     options = text_options(body)
     if parsers[0] is not None and service.dialect.hidden:
         options = replace(options, skip_special_tokens=False)
@@ -99,6 +102,19 @@ async def start(
     with grammar_named(structure):
         await generation.start()
     return Turn(generation, identity, truncation_header(encoded.dropped))
+
+
+def _around(service: Service, body: ChatRequest, thoughts: Thoughts, wanted: Structure | None) -> Structure | None:
+    """What the whole answer keeps to, its thoughts and calls too. Raises InvalidRequest."""
+    grammar = service.dialect.grammar(body, thoughts, wanted.grammar if wanted else None)
+    if grammar is None:
+        return None
+    for place, tool in enumerate(body.offered_tools):
+        schema_text(tool.function.parameters or {}, f"tools[{place}].function.parameters", service.config)
+    if body.offered_tools:
+        check_size(grammar.around or grammar.source, "tools", service.config)
+    asks = wanted is not None and (grammar.around or not body.offered_tools)
+    return Structure(grammar, wanted.field if wanted is not None and asks else "tools")
 
 
 async def count_tokens(service: Service, body: ChatRequest, info: EngineInfo) -> int:

@@ -12,6 +12,18 @@ from firsttoken.types import Grammar
 
 def to_llguidance(grammar: Grammar) -> str:
     """Checks little: what is wrong is found when it is compiled. Raises ValueError where a source is no JSON."""
+    answer = _answer(grammar)
+    return _within(grammar.around, answer) if grammar.around else answer
+
+
+def _within(around: str, answer: str) -> str:
+    """The library takes text that begins with a brace for a list of grammars."""
+    grammars = json.loads(answer)["grammars"] if answer.startswith("{") else [{"lark_grammar": answer}]
+    grammars[0]["name"] = "answer"
+    return json.dumps({"grammars": [{"lark_grammar": around}, *grammars]})
+
+
+def _answer(grammar: Grammar) -> str:
     match grammar.kind:
         case "json_object":
             return _schema('{"type": "object"}', grammar)

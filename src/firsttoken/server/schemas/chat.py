@@ -155,6 +155,11 @@ class ChatRequest(CompletionFields, GrammarFields, ChatFields):
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
 
     @property
+    def one_call(self) -> bool:
+        """At most: where a function is named, it is called once."""
+        return self.parallel_tool_calls is False or isinstance(self.tool_choice, NamedTool)
+
+    @property
     def answer_tokens(self) -> int | None:
         """The most that the answer may have; None: up to the context's end."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens

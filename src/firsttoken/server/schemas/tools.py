@@ -51,12 +51,18 @@ ToolChoice = Annotated[
 ]
 
 
+def _as_parameters(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("type", "object") != "object":
+        raise ValueError("expected the JSON schema of an object")
+    return value
+
+
 class Function(Fields):
     model_config = ConfigDict(extra="allow")  # models' templates print what a function's author says of it
 
     name: ToolName
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: Annotated[dict[str, Any] | None, BeforeValidator(_as_parameters)] = None
     strict: bool | None = None
 
 
