@@ -339,7 +339,7 @@ def test_schemas_that_are_enforced_are_bounded(server: LiveServer) -> None:
         return {"type": "function", "function": {"name": "deep", "parameters": schema}}
 
     deep: dict[str, Any] = {"type": "object"}
-    for _ in range(70):
+    for _ in range(35):
         deep = {"type": "object", "properties": {"a": deep}}
     for schema in (deep, {"type": "object", "description": "x" * 200_000}):
         body = {"tools": [ADD, tool(schema)], "truncate_prompt_tokens": 100}
