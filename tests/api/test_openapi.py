@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
-from jsonschema import Draft202012Validator
+from tests.api.document import Document
 from tests.api.live_server import LiveServer, live_server
 
 from firsttoken.tokenizer import Tokenizer
 
 
-class Document:
-    """The server's document, and whether answers keep to it."""
-
-    def __init__(self, server: LiveServer) -> None:
-        self.whole: dict[str, Any] = server.client.get("/openapi.json").json()
-
-    def resolve(self, node: dict[str, Any]) -> dict[str, Any]:
-        while "$ref" in node:
-            at: Any = self.whole
-            for step in node["$ref"].removeprefix("#/").split("/"):
-                at = at[step]
-            node = at
-        return node
-
-    def check(self, value: object, schema: dict[str, Any]) -> None:
-        Draft202012Validator({**schema, "components": self.whole["components"]}).validate(value)
-
-    def holds_for(self, path: str, response: httpx.Response) -> None:
-        """The status, the content type and the body are among those that the path's operation names."""
-        (operation,) = self.whole["paths"][path].values()
-        answer = self.resolve(operation["responses"][str(response.status_code)])
-        kind = response.headers["content-type"].partition(";")[0]
-        schema = answer["content"][kind]["schema"]
-        if kind == "text/event-stream":
-            events = [event.rpartition("data: ")[2] for event in response.text.split("\n\n") if event]
-            assert events
-            for event in events:
-                if event != "[DONE]":
-                    self.check(json.loads(event), schema["properties"]["data"]["contentSchema"])
-        elif kind == "application/json":
-            self.check(response.json(), schema)
-        for name in answer.get("headers", {}):
-            assert name.lower() in response.headers
-
-
 @pytest.fixture(scope="module")
 def document(shared_server: LiveServer) -> Document:
-    return Document(shared_server)
+    return Document(shared_server.client)
 
 
 def references(node: object) -> Iterator[str]:
@@ -154,7 +117,7 @@ def test_refusals_before_any_route_are_as_described(tokenizer: Tokenizer) -> Non
         paths = ("/v1/completions", "/v1/messages")
         refused = [server.client.post(path, json={}) for path in paths]
         server.client.headers["authorization"] = "Bearer secret"
-        document = Document(server)
+        document = Document(server.client)
         for path, response in zip(paths, refused, strict=True):
             document.holds_for(path, response)
             document.holds_for(path, server.post(path, prompt="a" * 2000))

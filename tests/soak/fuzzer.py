@@ -1,0 +1,78 @@
+"""Random requests against a whole server, several at once: each is answered as the OpenAPI document says, or refused."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from tests.api.document import Document, data_of
+from tests.soak.random_requests import GENERATING, Asked, RandomRequests
+
+
+@dataclass
+class Found:
+    """What was asked, and what was wrong with an answer."""
+
+    statuses: dict[int, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+class Fuzzer:
+    def __init__(self, url: str, seed: int, *, in_flight: int = 8) -> None:
+        self._client = httpx.Client(base_url=url, timeout=60, limits=httpx.Limits(max_connections=in_flight))
+        self._document = Document(self._client)
+        self._in_flight = in_flight
+        end = self._client.post("/tokenize", json={"prompt": "<|im_end|>"}).json()["tokens"][0]
+        self._requests = RandomRequests(seed, token_ids=end)  # the special tokens are the last ids of the tiny models
+
+    def __enter__(self) -> Fuzzer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def run(self, count: int) -> Found:
+        found = Found()
+        asked = [self._requests.next() for _ in range(count)]
+        with ThreadPoolExecutor(self._in_flight) as pool:
+            for status, fault in pool.map(self._ask, asked):
+                found.statuses[status] = found.statuses.get(status, 0) + 1
+                if fault:
+                    found.faults.append(fault)
+        return found
+
+    def _ask(self, asked: Asked) -> tuple[int, str]:
+        """The status, and a sentence if something was wrong."""
+        response = self._client.post(asked.path, content=asked.content, headers={"content-type": "application/json"})
+        try:
+            self._check(asked, response)
+        except Exception as error:
+            said = asked.content[:600].decode(errors="replace")
+            return response.status_code, f"{asked.path} {said}\n  -> {response.status_code}: {error!r:.600}"
+        return response.status_code, ""
+
+    def _check(self, asked: Asked, response: httpx.Response) -> None:
+        assert response.status_code < 500, response.text[:300]
+        assert not asked.valid or response.status_code == 200, response.text[:300]
+        self._document.holds_for(asked.path, response)
+        if response.status_code != 200:
+            return
+        if asked.path in GENERATING:
+            if response.headers["content-type"].startswith("text/event-stream"):
+                assert data_of(response.text)[-1] == "[DONE]", "the stream has no end"
+            elif asked.valid:
+                _check_counts(asked.body, response.json())
+
+
+def _check_counts(body: dict[str, Any], answer: dict[str, Any]) -> None:
+    """As many choices as were asked for, each within its length."""
+    prompt = body.get("prompt")
+    prompts = len(prompt) if isinstance(prompt, list) and not isinstance(prompt[0], int) else 1
+    choices = answer["choices"]
+    assert [choice["index"] for choice in choices] == list(range(prompts * body.get("n", 1)))
+    most = max(body["max_tokens"], body.get("max_completion_tokens", 0))
+    assert answer["usage"]["completion_tokens"] <= most * len(choices)
+    assert json.dumps(answer).encode()  # no lone surrogate
