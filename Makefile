@@ -1,4 +1,4 @@
-.PHONY: demo test install check clean
+.PHONY: demo test soak install check clean
 
 # Everything from a fresh clone to a first answer; repeat it at will. PYTHON=... picks the Python for .venv.
 demo:
@@ -7,6 +7,11 @@ demo:
 # Sets up what is missing and runs the tests; make test ARGS="tests/engine -x"
 test:
 	@PYTHON="$(PYTHON)" scripts/setup test $(ARGS)
+
+# Hours of bad luck in some minutes: random requests, clients that leave, floods, killed processes, other people's suites;
+# make soak ARGS="--seed 7 --only aborts flood"
+soak:
+	@PYTHON="$(PYTHON)" scripts/setup soak $(ARGS)
 
 # The environment with the development tools, and nothing run
 install:

@@ -70,7 +70,7 @@ class WholeServer:
 
 @contextlib.contextmanager
 def whole_server(model: Path, *flags: str) -> Iterator[WholeServer]:
-    """Waits until it is healthy; at the end SIGTERM must end it well."""
+    """Waits until it is healthy; at the end SIGTERM, here or before, must end it well."""
     command = [sys.executable, "-m", "firsttoken", "serve", str(model), "--port", "0", *flags]
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -78,7 +78,7 @@ def whole_server(model: Path, *flags: str) -> Iterator[WholeServer]:
             url = _wait(process, output.fileno())
             with httpx.Client(base_url=url, timeout=60) as client:
                 yield WholeServer(url, client, process.pid)
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)  # does nothing if it has ended
             assert process.wait(30) == 0
         finally:
             process.kill()

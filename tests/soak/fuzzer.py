@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -22,31 +23,30 @@ class Found:
 
 class Fuzzer:
     def __init__(self, url: str, seed: int, *, in_flight: int = 8) -> None:
-        self._client = httpx.Client(base_url=url, timeout=60, limits=httpx.Limits(max_connections=in_flight))
-        self._document = Document(self._client)
+        self._url = url
         self._in_flight = in_flight
-        end = self._client.post("/tokenize", json={"prompt": "<|im_end|>"}).json()["tokens"][0]
+        with self._client() as client:
+            self._document = Document(client)
+            end = client.post("/tokenize", json={"prompt": "<|im_end|>"}).json()["tokens"][0]
         self._requests = RandomRequests(seed, token_ids=end)  # the special tokens are the last ids of the tiny models
 
-    def __enter__(self) -> Fuzzer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
     def run(self, count: int) -> Found:
+        """No connection is left open."""
         found = Found()
         asked = [self._requests.next() for _ in range(count)]
-        with ThreadPoolExecutor(self._in_flight) as pool:
-            for status, fault in pool.map(self._ask, asked):
+        with self._client() as client, ThreadPoolExecutor(self._in_flight) as pool:
+            for status, fault in pool.map(partial(self._ask, client), asked):
                 found.statuses[status] = found.statuses.get(status, 0) + 1
                 if fault:
                     found.faults.append(fault)
         return found
 
-    def _ask(self, asked: Asked) -> tuple[int, str]:
+    def _client(self) -> httpx.Client:
+        return httpx.Client(base_url=self._url, timeout=60)
+
+    def _ask(self, client: httpx.Client, asked: Asked) -> tuple[int, str]:
         """The status, and a sentence if something was wrong."""
-        response = self._client.post(asked.path, content=asked.content, headers={"content-type": "application/json"})
+        response = client.post(asked.path, content=asked.content, headers={"content-type": "application/json"})
         try:
             self._check(asked, response)
         except Exception as error:

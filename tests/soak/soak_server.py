@@ -22,8 +22,10 @@ MAX_GROWTH = 20.0  # MB, of each process
 
 @contextlib.contextmanager
 def soak_server(*flags: str) -> Iterator[WholeServer]:
-    with tempfile.TemporaryDirectory() as folder, whole_server(tiny_model_folder(Path(folder) / "tiny"), *FLAGS, *flags) as running:
-        yield running
+    with tempfile.TemporaryDirectory() as folder:
+        model = tiny_model_folder(Path(folder) / "tiny")
+        with whole_server(model, *FLAGS, *flags) as running:
+            yield running
 
 
 class Watched:
@@ -40,7 +42,7 @@ class Watched:
 
         Returns the growth in words.
         """
-        wait_until(self._server.is_idle)
+        wait_until(self._server.is_idle, 60)  # clients that left may still stand in the queue of connections
         tokens, logprobs = self._ask()
         assert tokens == self._answer[0], "the same question has another answer"
         assert logprobs == pytest.approx(self._answer[1], abs=1e-3)
