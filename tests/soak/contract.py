@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 # Not among the checks: that what a schema allows is accepted. Whether a token id exists, a prompt fits the context or
-# two fields go together is for the model and the context to say, so a 400 is a right answer to a body of the right form.
+# two fields go together is for the model and the context to say: a 400 is a right answer to a body of the right form.
 LEFT_OUT = "positive_data_acceptance"
 
 

@@ -1,4 +1,4 @@
-"""Random requests against a whole server, several at once: each is answered as the OpenAPI document says, or refused."""
+"""Random requests to a whole server, several at once: each is answered as the OpenAPI document says, or refused."""
 
 from __future__ import annotations
 

@@ -65,7 +65,15 @@ def fetch(folder: Path) -> Path:
     if not tree.exists():
         folder.mkdir(parents=True, exist_ok=True)
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries", "2"]
-        wanted = ["--no-binary", ":all:", "--no-deps", "--no-build-isolation", "--dest", str(folder), name.replace("-", "==")]
+        wanted = [
+            "--no-binary",
+            ":all:",
+            "--no-deps",
+            "--no-build-isolation",
+            "--dest",
+            str(folder),
+            name.replace("-", "=="),
+        ]
         done = subprocess.run([*pip, *wanted], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise SuiteUnavailable(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "pip failed")
