@@ -40,18 +40,7 @@ EXPOSED_HEADERS = ("X-Request-Id", "Retry-After", "X-Firsttoken-Ignored-Fields",
 
 def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> FastAPI:
     """The whole API over an engine, wherever that runs. It needs no start-up of its own."""
-    app = FastAPI(
-        title="firsttoken",
-        version=__version__,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        default_response_class=Response,  # each route makes its own
-    )
-    service = Service(config, backend, tokenizer)
-    described = Described()
-    _add_probes(app, service, described)
-    _add_api(app, service, described)
+    app, described = make_routes(Service(config, backend, tokenizer))
     error_handlers.install(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, config=config)
@@ -71,6 +60,22 @@ def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> 
     app.add_middleware(MessagesErrors)
     app.openapi = lambda: described.document(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
     return app
+
+
+def make_routes(service: Service) -> tuple[FastAPI, Described]:
+    """The routes alone, and what they say of themselves; `service` is not looked at before a request comes."""
+    app = FastAPI(
+        title="firsttoken",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        default_response_class=Response,  # each route makes its own
+    )
+    described = Described()
+    _add_probes(app, service, described)
+    _add_api(app, service, described)
+    return app, described
 
 
 def _add_probes(app: FastAPI, service: Service, described: Described) -> None:

@@ -17,19 +17,21 @@ _RESPONSES = "#/components/responses/"
 _ERRORS = {
     "400": "A wrong value, named in `param`.",
     "401": "No key, or a wrong one.",
+    "403": "The host name, or the web page's origin, is not one that the server serves.",
     "404": "No such model.",
     "413": "The body is too large.",
+    "415": "The body is said to be something other than JSON.",
     "429": "The queue is full.",
     "431": "The headers are too large.",
     "500": "The server failed on this request; its log says why.",
-    "503": "Loading, draining, or the engine is gone.",
+    "503": "Loading, draining, too many connections, or the engine hangs or is gone.",
 }
 _RETRY = {"Retry-After": {"description": "Seconds after which to come back.", "schema": {"type": "integer"}}}
 
-ANYWHERE = ("431", "500")  # whatever is asked
+ANYWHERE = ("403", "431", "500")  # whatever is asked
 KEYED = (*ANYWHERE, "401")
 MODEL = (*KEYED, "404", "503")
-BODY = (*MODEL, "400", "413")
+BODY = (*MODEL, "400", "413", "415")
 GENERATES = (*BODY, "429")
 
 
@@ -37,7 +39,7 @@ class Described:
     """What the routes said, for the document's components."""
 
     def __init__(self) -> None:
-        self._bodies: list[type[BaseModel]] = []
+        self.bodies: list[type[BaseModel]] = []
         self._answers: list[type[BaseModel]] = []
 
     def route(
@@ -54,7 +56,7 @@ class Described:
         `answer` is None for plain text; `events` are those of a stream, each the JSON of one `data:` line; `also` are
         answers of other statuses that are no error objects; `error` is the form of those that are.
         """
-        self._bodies += bodies
+        self.bodies += bodies
         self._answers += [schema for schema in (answer, events, error, *(also or {}).values()) if schema is not None]
         content: dict[str, Any] = {"text/plain": {"schema": {"type": "string"}}}
         if answer is not None:
@@ -81,7 +83,7 @@ class Described:
         for operations in document["paths"].values():
             for operation in operations.values():
                 operation["responses"].pop("422", None)  # FastAPI's own; no route here lets it check a value
-        made = [*((body, "validation") for body in self._bodies), *((one, "serialization") for one in self._answers)]
+        made = [*((body, "validation") for body in self.bodies), *((one, "serialization") for one in self._answers)]
         _, schemas = models_json_schema(made, ref_template=_SCHEMAS + "{model}")  # type: ignore[arg-type]  # a literal
         document["components"] = {
             "schemas": schemas["$defs"],

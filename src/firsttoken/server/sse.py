@@ -7,6 +7,7 @@ reader holds `send` up, texts pile up in the choice and leave as one chunk: a co
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,8 +19,10 @@ from starlette.types import Receive, Scope, Send
 from firsttoken.errors import RequestError
 from firsttoken.server.answer_parts import Part, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from firsttoken.server.choice import Choice, Piece, TokenEntry
-from firsttoken.server.error_handlers import error_object, status_of
+from firsttoken.server.error_handlers import EngineFault, error_object, status_of
 from firsttoken.server.generation import Generation, Usage, until_disconnect
+
+log = logging.getLogger("firsttoken.server")
 
 _encode = msgspec.json.Encoder().encode
 _DONE = b"data: [DONE]\n\n"
@@ -269,8 +272,12 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": body, "more_body": True})
             await generation.changed.wait()
             generation.changed.clear()
-            body = self._drain(open_choices)
-            failure = generation.failure
+            body, failure = b"", generation.failure
+            try:
+                body = self._drain(open_choices)
+            except Exception:
+                log.exception("a stream's events could not be written")
+                failure = EngineFault("The server failed on this request; its log says why.", code="internal_error")
             if failure is not None:
                 body += self._chunks.failure(failure)
             elif not open_choices:

@@ -73,11 +73,21 @@ class ChatLogprobs(AnswerFields):
 ChatFinishReason = Literal["stop", "length", "tool_calls"]
 
 
+class PromptScore(AnswerFields):
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptScore] | None]  # by token id; None for the first token
+
+
 class ChatChoice(AnswerFields):
     index: int
     message: AnswerMessage
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinishReason
+    token_ids: list[int] = []
 
 
 class Identified(AnswerFields):
@@ -91,6 +101,8 @@ class ChatCompletion(Identified):
     object: Literal["chat.completion"]
     choices: list[ChatChoice]
     usage: Usage
+    prompt_logprobs: PromptLogprobs = []
+    prompt_token_ids: list[int] = []
 
 
 class FunctionDelta(AnswerFields):
@@ -118,12 +130,14 @@ class ChatChunkChoice(AnswerFields):
     delta: Delta
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinishReason | None
+    token_ids: list[int] = []
 
 
 class ChatCompletionChunk(Identified):
     object: Literal["chat.completion.chunk"]
     choices: list[ChatChunkChoice]
     usage: Usage | None = None
+    prompt_token_ids: list[int] = []  # of the first chunk
 
 
 class CompletionLogprobs(AnswerFields):
@@ -138,6 +152,9 @@ class CompletionChoice(AnswerFields):
     text: str
     logprobs: CompletionLogprobs | None
     finish_reason: Literal["stop", "length"]
+    prompt_logprobs: PromptLogprobs = []
+    prompt_token_ids: list[int] = []
+    token_ids: list[int] = []
 
 
 class CompletionChunkChoice(AnswerFields):
@@ -145,6 +162,8 @@ class CompletionChunkChoice(AnswerFields):
     text: str
     logprobs: CompletionLogprobs | None
     finish_reason: Literal["stop", "length"] | None
+    prompt_token_ids: list[int] = []  # of each choice's first chunk
+    token_ids: list[int] = []
 
 
 class Completion(Identified):
@@ -191,13 +210,13 @@ class Text(AnswerFields):
 
 
 class Health(AnswerFields):
-    status: Literal["loading", "ready", "draining", "dead"]
+    status: Literal["loading", "ready", "draining", "hung", "dead"]
     phase: str = ""
     fraction: float = 0.0
 
 
 class Readiness(AnswerFields):
-    status: Literal["loading", "ready", "draining", "dead"]
+    status: Literal["loading", "ready", "draining", "hung", "dead"]
 
 
 class Version(AnswerFields):

@@ -50,12 +50,14 @@ class Message(Fields):
     model_config = ConfigDict(extra="allow")
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Content = None
-    name: Name | None = None
+    content: Content = Field(
+        None, description="Text, null, or a list of text parts. Images, audio and files are refused."
+    )
+    name: Name | None = Field(None, description="Given to templates that read it.")
     tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOL_CALLS)] | None = None
-    tool_call_id: Name | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
+    tool_call_id: Name | None = Field(None, description="Of the call whose result a tool message is.")
+    refusal: str | None = Field(None, description="Stands for absent content.")
+    reasoning_content: str | None = Field(None, description="What the model thought; for templates that read it.")
     reasoning: str | None = None  # the same, by vLLM's newer name
 
     @model_validator(mode="after")
@@ -86,12 +88,23 @@ class ChatFields(Fields):
 
     INSIDE: ClassVar[Inside] = (("messages", Message, MESSAGE),)
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
-    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)] = Field(
+        description="The conversation. Special tokens within are text."
+    )
+    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = Field(
+        None, description="Functions that the model may call."
+    )
     tool_choice: ToolChoice = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = Field(
+        None, description="Opens the assistant's turn. Default: true, unless `continue_final_message`."
+    )
+    continue_final_message: bool | None = Field(
+        None, description="Goes on from the last message, an assistant's, exactly where its text ends. Default: false."
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None,
+        description="Variables that the chat template reads; every model takes `enable_thinking: false`.",
+    )
 
     @model_validator(mode="after")
     def _has_one_way_to_go_on(self) -> ChatFields:
@@ -147,12 +160,20 @@ class ChatFields(Fields):
 
 
 class ChatRequest(CompletionFields, GrammarFields, ChatFields):
-    max_tokens: TokenCount | None = None
-    max_completion_tokens: TokenCount | None = None
-    parallel_tool_calls: bool | None = None
-    include_reasoning: bool | None = None
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0)] | None = None
+    max_tokens: TokenCount | None = Field(None, description="As `max_completion_tokens`, which wins.")
+    max_completion_tokens: TokenCount | None = Field(
+        None, description="The most tokens of an answer. Default: up to the context's end."
+    )
+    parallel_tool_calls: bool | None = Field(None, description="false: the answer ends after one call. Default: true.")
+    include_reasoning: bool | None = Field(
+        None, description="false: what the model thinks is not shown. Default: true."
+    )
+    logprobs: bool | None = Field(
+        None, description="Log-probabilities of the answer's tokens, of the model's own distribution. Default: false."
+    )
+    top_logprobs: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="And of the likeliest at each place, up to `--max-logprobs`."
+    )
 
     @property
     def one_call(self) -> bool:

@@ -47,9 +47,20 @@ Prompts = Annotated[
 
 
 class CompletionRequest(CompletionFields, GrammarFields):
-    prompt: Prompts
-    max_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    echo: bool | None = None
-    logprobs: Annotated[int, Field(ge=0)] | None = None
-    best_of: Annotated[int, Field(ge=1)] | None = None
-    add_special_tokens: bool | None = None
+    prompt: Prompts = Field(
+        description="Text, token ids, or up to 256 of either; each has `n` choices, index = place x n + i."
+    )
+    max_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        None, description="0 with `echo`: the prompt alone. Default: 16, or `min_tokens` where that is more."
+    )
+    echo: bool | None = Field(
+        None,
+        description="The prompt goes before the answer, scored where `logprobs` are asked for. Default: false.",
+    )
+    logprobs: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Of each token and so many of the likeliest, up to `--max-logprobs`; 0: the token's own."
+    )
+    best_of: Annotated[int, Field(ge=1)] | None = Field(None, description="Accepted where it equals `n`.")
+    add_special_tokens: bool | None = Field(
+        None, description="The tokenizer adds its own (a BOS) to a text. Default: true."
+    )

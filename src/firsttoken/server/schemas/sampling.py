@@ -80,37 +80,81 @@ TokenCount = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class StreamOptions(Fields):
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
+    include_usage: bool | None = Field(None, description="A last chunk with the usage.")
+    continuous_usage_stats: bool | None = Field(
+        None, description="With `include_usage`: the usage of the request so far in every chunk."
+    )
 
 
 class SamplingFields(Fields):
     """What every way of asking for text has. None everywhere means: not given; the model's own default, then OpenAI's,
     takes its place."""
 
-    model: Name | None = None
-    stream: bool | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=-MAX_SEED - 1, le=MAX_SEED)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    logit_bias: LogitBias | None = None
-    stop: Stops | None = None
-    stop_token_ids: Annotated[list[int], Field(max_length=MAX_STOP_IDS)] | None = None
-    min_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    ignore_eos: bool | None = None
-    include_stop_str_in_output: bool | None = None
-    skip_special_tokens: bool | None = None
-    spaces_between_special_tokens: bool | None = None
-    allowed_token_ids: Annotated[list[int], Field(min_length=1, max_length=MAX_ALLOWED_IDS)] | None = None
-    bad_words: Annotated[list[BadWord], Field(max_length=MAX_BAD_WORDS)] | None = None
-    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
-    cache_salt: Name | None = None
-    priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
+    model: Name | None = Field(None, description="One of the names of `/v1/models`. Default: the first.")
+    stream: bool | None = Field(None, description="Server-sent events instead of one answer. Default: false.")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        None, description="0 is greedy. Default: the model's own (`generation_config`), else 1."
+    )
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="Default: the model's own (`generation_config`), else 1."
+    )
+    top_k: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = Field(
+        None, description="0 and -1 are off. Default: the model's own (`generation_config`), else off."
+    )
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="Relative to the likeliest token. Default: the model's own (`generation_config`), else 0."
+    )
+    seed: Annotated[int, Field(ge=-MAX_SEED - 1, le=MAX_SEED)] | None = Field(
+        None, description="Answer i of `n` uses seed + i. Default: drawn for each answer."
+    )
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = Field(
+        None, description="Over prompt and answer. Default: the model's own (`generation_config`), else 1."
+    )
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
+        None, description="Over the answer. Default: the model's own (`generation_config`), else 0."
+    )
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
+        None, description="Over the answer. Default: the model's own (`generation_config`), else 0."
+    )
+    logit_bias: LogitBias | None = Field(None, description="From token ids to -100 to 100; at most 1024.")
+    stop: Stops | None = Field(
+        None,
+        description="The earliest of these texts in the answer ends it and is no part of it. `--max-stop` texts, "
+        "`--max-stop-length` characters together (OpenAI takes 4).",
+    )
+    stop_token_ids: Annotated[list[int], Field(max_length=MAX_STOP_IDS)] | None = Field(
+        None, description="Ids that end the answer."
+    )
+    min_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        None, description="Nothing ends the answer before: end ids are masked, stop texts not looked for. Default: 0."
+    )
+    ignore_eos: bool | None = Field(None, description="The model's own end ids do not end the answer. Default: false.")
+    include_stop_str_in_output: bool | None = Field(
+        None, description="The text that stopped stays in the answer. Default: false."
+    )
+    skip_special_tokens: bool | None = Field(
+        None, description="Special tokens are left out of the text. Default: true."
+    )
+    spaces_between_special_tokens: bool | None = Field(
+        None, description="Accepted: none are put there by any tokenizer that is read."
+    )
+    allowed_token_ids: Annotated[list[int], Field(min_length=1, max_length=MAX_ALLOWED_IDS)] | None = Field(
+        None, description="No other id is chosen."
+    )
+    bad_words: Annotated[list[BadWord], Field(max_length=MAX_BAD_WORDS)] | None = Field(
+        None,
+        description="Texts that the answer does not complete, as the tokenizer itself would spell them.",
+    )
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = Field(
+        None, description="Keeps the prompt's last so many tokens; -1: as many as fit."
+    )
+    cache_salt: Name | None = Field(
+        None,
+        description="Cached blocks are shared only among requests of one salt. Default: none.",
+    )
+    priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = Field(
+        None, description="Lower runs first. Other than 0 only with `--scheduling-policy priority`. Default: 0."
+    )
 
     @field_validator("truncate_prompt_tokens")
     @classmethod
@@ -125,11 +169,18 @@ class CompletionFields(SamplingFields):
 
     INSIDE: ClassVar[Inside] = (("stream_options", StreamOptions, STREAM_OPTIONS),)
 
-    stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1)] | None = None
-    return_tokens_as_token_ids: bool | None = None
-    return_token_ids: bool | None = None
-    prompt_logprobs: Annotated[int, Field(ge=0)] | None = None
+    stream_options: StreamOptions | None = Field(None, description="What a stream tells besides; it needs `stream`.")
+    n: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Answers to make, up to `--max-n`; the prompt is computed once. Default: 1."
+    )
+    return_tokens_as_token_ids: bool | None = Field(None, description="Tokens in `logprobs` are written `token_id:ID`.")
+    return_token_ids: bool | None = Field(
+        None, description="Adds `prompt_token_ids`, and `token_ids` with the one that ended the answer."
+    )
+    prompt_logprobs: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="Scores the prompt's tokens, and so many of the likeliest, up to `--max-logprobs`; no stream.",
+    )
 
     @model_validator(mode="after")
     def _stream_options_need_a_stream(self) -> CompletionFields:

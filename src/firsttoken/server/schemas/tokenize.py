@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from firsttoken.server.schemas.chat import ChatFields
 from firsttoken.server.schemas.sampling import Fields, Name
 
 
 class TokenizeText(Fields):
-    model: Name | None = None
-    prompt: str
-    add_special_tokens: bool | None = None
-    return_token_strs: bool | None = None
+    model: Name | None = Field(None, description="One of the names of `/v1/models`.")
+    prompt: str = Field(description="The text.")
+    add_special_tokens: bool | None = Field(None, description="As in text completions.")
+    return_token_strs: bool | None = Field(None, description="Adds each token's text.")
 
 
 class TokenizeChat(ChatFields):
-    model: Name | None = None
-    add_special_tokens: bool | None = None
-    return_token_strs: bool | None = None
+    model: Name | None = Field(None, description="One of the names of `/v1/models`.")
+    add_special_tokens: bool | None = Field(None, description="As in text completions.")
+    return_token_strs: bool | None = Field(None, description="Adds each token's text.")
 
 
 class DetokenizeRequest(Fields):
-    model: Name | None = None
-    tokens: list[int]
+    model: Name | None = Field(None, description="One of the names of `/v1/models`.")
+    tokens: list[int] = Field(description="Their ids.")
