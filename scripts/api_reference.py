@@ -33,13 +33,14 @@ KNOWN: dict[str, dict[str, Neutral]] = {
     "DetokenizeRequest": {},
 }
 # Fields that are vLLM's, wherever a body has them; all others are those of the API that the path is named after.
-VLLM = frozenset(
-    "add_generation_prompt add_special_tokens allowed_token_ids bad_words cache_salt chat_template_kwargs "
-    "continue_final_message continuous_usage_stats guided_choice guided_grammar guided_json guided_regex "
-    "guided_whitespace_pattern ignore_eos include_reasoning include_stop_str_in_output min_p min_tokens priority "
-    "prompt_logprobs reasoning_content reasoning repetition_penalty return_token_ids return_tokens_as_token_ids "
-    "skip_special_tokens spaces_between_special_tokens stop_token_ids structured_outputs top_k truncate_prompt_tokens".split()
-)
+VLLM_NAMES = """
+add_generation_prompt add_special_tokens allowed_token_ids bad_words cache_salt chat_template_kwargs
+continue_final_message continuous_usage_stats guided_choice guided_grammar guided_json guided_regex
+guided_whitespace_pattern ignore_eos include_reasoning include_stop_str_in_output min_p min_tokens priority
+prompt_logprobs reasoning_content reasoning repetition_penalty return_token_ids return_tokens_as_token_ids
+skip_special_tokens spaces_between_special_tokens stop_token_ids structured_outputs top_k truncate_prompt_tokens
+"""
+VLLM = frozenset(VLLM_NAMES.split())
 OURS = frozenset({"/tokenize", "/detokenize"})  # vLLM's as a whole: nothing to tell apart
 # Names of that list that other APIs have too.
 SHARED = {"/v1/responses": {"reasoning"}, "/v1/messages": {"top_k"}}
@@ -154,7 +155,7 @@ def _form(form: dict[str, Any]) -> str:
         return f"list{_bounds(form, 'Items', 'item')} of {_form(form.get('items', {}))}"
     if kind == "string":
         return "text" + _bounds(form, "Length", "character")
-    return {"integer": "integer", "number": "number", "boolean": "true or false"}.get(kind, kind) + _range(form)
+    return ("true or false" if kind == "boolean" else str(kind)) + _range(form)
 
 
 def _bounds(form: dict[str, Any], what: str, unit: str) -> str:

@@ -68,6 +68,7 @@ class FakeBackend:
         self.refuses: RequestError | None = None  # every request, so
         self.fails_after: int | None = None  # tokens after which a sequence ends as an error
         self.cached_tokens = 0
+        self.logprob: Callable[[int, int], TokenLogprob] | None = None  # of a token, instead of the usual
         self.submitted: list[GenerateRequest] = []
         self.stopped: list[tuple[str, int]] = []
         self.aborted: list[str] = []
@@ -154,12 +155,13 @@ class FakeBackend:
         room = self._info.max_model_len - len(request.prompt_token_ids)
         limit = room if sampling.max_tokens is None else min(room, sampling.max_tokens)
         finish: FinishReason | None = "stop" if ends_by_id else "length" if sent + 1 >= limit else None
+        logprob = self.logprob or _logprob
         fails = self.fails_after is not None and sent >= self.fails_after
         return SequenceOutput(
             request_id=request.request_id,
             index=index,
             token_ids=[] if fails else [token],
-            logprobs=None if sampling.logprobs is None or fails else [_logprob(token, sampling.logprobs)],
+            logprobs=None if sampling.logprobs is None or fails else [logprob(token, sampling.logprobs)],
             prompt_logprobs=self._prompt_logprobs(request) if sent == 0 and index == 0 else None,
             num_cached_tokens=self.cached_tokens,
             finish_reason="error" if fails else finish,

@@ -59,6 +59,8 @@ CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
 ANTHROPIC = CHAT | {"max_tokens": 8}
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 
+CONTINUOUS = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+
 
 @pytest.mark.parametrize(
     ("path", "body"),
@@ -69,6 +71,10 @@ USAGE = {"stream": True, "stream_options": {"include_usage": True}}
         ("/v1/chat/completions", CHAT | {"stream": True, "logprobs": True, "top_logprobs": 3, "n": 2}),
         ("/v1/chat/completions", CHAT | {"temperature": -1}),
         ("/v1/chat/completions", CHAT | {"model": "nobody"}),
+        ("/v1/chat/completions", CHAT | {"prompt_logprobs": 1, "return_token_ids": True, "n": 2}),
+        ("/v1/chat/completions", CHAT | {"return_token_ids": True, "n": 2, **CONTINUOUS}),
+        ("/v1/completions", {"prompt": "Hi", "prompt_logprobs": 1, "return_token_ids": True}),
+        ("/v1/completions", {"prompt": "Hi", "return_token_ids": True, **CONTINUOUS}),
         ("/v1/completions", {"prompt": "Hi"}),
         ("/v1/completions", {"prompt": ["Hi", "Ho"], "n": 2, "logprobs": 2, "echo": True}),
         ("/v1/completions", {"prompt": "Hi", **USAGE}),
@@ -122,3 +128,4 @@ def test_refusals_before_any_route_are_as_described(tokenizer: Tokenizer) -> Non
             document.holds_for(path, response)
             document.holds_for(path, server.post(path, prompt="a" * 2000))
             document.holds_for(path, server.client.post(path, json={}, headers={"x": "a" * 40_000}))
+            document.holds_for(path, server.client.post(path, data={"prompt": "Hi"}))

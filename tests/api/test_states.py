@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from tests.api.live_server import LiveServer, live_server, refused, wait_until
 
 from firsttoken.errors import InvalidRequest
 from firsttoken.tokenizer import Tokenizer
+from firsttoken.types import TokenLogprob
 from firsttoken.version import __version__
 
 
@@ -116,6 +118,19 @@ def test_a_fault_of_the_server_itself_tells_nothing_of_its_inside(server: LiveSe
         response = server.chat(stream=stream)
         assert "The server failed on this request; its log says why." in response.text
         assert "Traceback" not in response.text
+    server.next_is_right()
+
+
+def test_a_fault_while_events_are_written_is_an_event_and_the_end(server: LiveServer) -> None:
+    unknown = TokenLogprob(1, -0.5, 1, [("no id", -1.0)])  # type: ignore[list-item]  # a broken engine
+    server.backend.logprob = lambda _token, _count: unknown
+    response = server.complete(stream=True, logprobs=1)
+    assert response.status_code == 200
+    last = response.text.removesuffix("\n\n").rpartition("data: ")[2]
+    assert json.loads(last)["error"]["code"] == "internal_error"
+    assert "Traceback" not in response.text
+    wait_until(lambda: not server.backend.running)
+    server.backend.logprob = None
     server.next_is_right()
 
 
