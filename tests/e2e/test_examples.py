@@ -49,6 +49,15 @@ def test_anthropics_client_gets_messages(api: str) -> None:
 
 
 @pytest.mark.demo
+def test_a_model_calls_a_function_and_answers_from_its_result(demo_file: Path) -> None:
+    flags = ["demo", "--chat-template", str(EXAMPLES / "chatml_tools.jinja")]
+    with local_server(flags, port=free_port(0)) as server:
+        printed = run(sys.executable, "tools.py", f"{server.url}/v1")
+    assert 'get_temperature({"city": "Berlin"}) is {"celsius": 17}' in printed
+    assert "17" in printed.splitlines()[2]
+
+
+@pytest.mark.demo
 def test_httpx_alone_streams_and_measures_ttft(api: str) -> None:
     assert "TTFT" in run(sys.executable, "stream_httpx.py", api)
 
