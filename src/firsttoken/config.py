@@ -57,6 +57,7 @@ class ServerConfig:
     strict_fields: bool = False
     truncate: Truncation = "none"
     max_body_bytes: int = 8 * 1024 * 1024
+    max_body_memory: int = 1024**3  # bytes of all requests' bodies at once
     max_header_bytes: int = 32 * 1024  # names, values, path and query string together
     max_headers: int = 100
     max_json_depth: int = 100  # levels of lists and objects in a body

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from tests.api.live_server import LiveServer, live_server, refused
+from tests.api.live_server import LiveServer, live_server, refused, wait_until
 
 from firsttoken.tokenizer import Tokenizer
 
@@ -71,6 +71,23 @@ def test_more_headers_than_the_server_takes_are_refused(server: LiveServer) -> N
     assert error["code"] == "headers_too_large"
     assert server.client.get("/v1/models", headers={f"x-{i}": "1" for i in range(50)}).status_code == 200
     server.next_is_right()
+
+
+def test_bodies_that_would_fill_the_memory_together_are_put_off(tokenizer: Tokenizer) -> None:
+    with live_server(tokenizer, max_body_memory=100_000) as server:
+        server.backend.pace = 0.05
+        large = b'{"prompt": "Hi"}' + b" " * 60_000
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(server.client.post, "/v1/completions", content=large)
+            wait_until(lambda: bool(server.backend.running))
+            second = server.client.post("/v1/completions", content=large)
+            assert refused(second, None, 503)["code"] == "service_unavailable"
+            assert second.headers["retry-after"] == "1"
+            assert server.complete(max_tokens=1).status_code == 200, "a small one still fits"
+            assert first.result().status_code == 200
+        server.backend.pace = 0
+        assert server.client.post("/v1/completions", content=large).status_code == 200
+        server.next_is_right()
 
 
 def nested(levels: int) -> bytes:

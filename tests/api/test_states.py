@@ -195,6 +195,16 @@ def test_a_model_of_this_machines_disk_goes_by_its_last_name(tokenizer: Tokenize
         assert server.chat(model=name).json()["model"] == name
 
 
+def test_nothing_that_clients_send_becomes_a_label(server: LiveServer) -> None:
+    headers = {"x-request-id": "evil-label", "user-agent": "evil-label"}
+    for name in ("evil-label", "tiny"):
+        server.client.post("/v1/completions", json={"prompt": "Hi", "model": name, "user": name}, headers=headers)
+    server.client.get("/evil-label")
+    text = server.client.get("/metrics", params={"name": "evil-label"}).text
+    assert 'model_name="tiny"' in text
+    assert "evil" not in text
+
+
 def test_metrics_carry_vllms_names_under_a_prefix_of_ones_own(tokenizer: Tokenizer) -> None:
     with live_server(tokenizer, metrics_prefix="vllm") as server:
         server.chat()

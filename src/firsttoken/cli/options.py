@@ -261,6 +261,12 @@ _OPTIONS = [
     ),
     _option(
         _LIMITS,
+        "--max-body-memory",
+        type=ByteSize(),
+        help="Most bytes of all requests' bodies at once; more get 503.",
+    ),
+    _option(
+        _LIMITS,
         "--max-header-size",
         "max_header_bytes",
         type=ByteSize(),

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from firsttoken.config import ServerConfig
-from firsttoken.errors import InvalidRequest
+from firsttoken.errors import InvalidRequest, Unavailable
 from firsttoken.server.error_handlers import BodyTooLarge, error_response, response_to
 
 JSON_LIMITS = "firsttoken.json_limits"  # key of the scope
@@ -85,13 +85,16 @@ class HeaderLimit:
 class BodyLimit:
     """Answers 413 from the content length alone where there is one, else as soon as the bytes read are too many.
 
-    A chunked body's excess raises `BodyTooLarge` out of `receive`, in the handler that reads it. What the JSON within
-    may be is left in the scope, for whoever parses it.
+    A chunked body's excess raises `BodyTooLarge` out of `receive`, in the handler that reads it, and one that would
+    fill the memory together with those of other requests raises `Unavailable`: a body is kept while it is answered.
+    What the JSON within may be is left in the scope, for whoever parses it.
     """
 
     def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
         self._app = app
         self._max_bytes = config.max_body_bytes
+        self._max_held = -(-config.max_body_memory // config.api_workers)
+        self._held = 0  # bytes, of all requests
         self._json = JsonLimits(config.max_json_depth, config.max_string_length)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,9 +112,16 @@ class BodyLimit:
             nonlocal seen
             message = await receive()
             if message["type"] == "http.request":
-                seen += len(message.get("body", b""))
+                size = len(message.get("body", b""))
+                seen += size
+                self._held += size
                 if seen > self._max_bytes:
                     raise BodyTooLarge(self._max_bytes)
+                if self._held > self._max_held:
+                    raise Unavailable("The server holds as much as it may; send the request again soon.", retry_after=1)
             return message
 
-        await self._app(scope, limited, send)
+        try:
+            await self._app(scope, limited, send)
+        finally:
+            self._held -= seen
