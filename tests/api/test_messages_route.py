@@ -271,6 +271,9 @@ def test_tokens_are_counted_as_the_message_would_have_them(server: LiveServer) -
     assert response.json() == {"input_tokens": len(server.backend.submitted[-1].prompt_token_ids)}
     long = [{"role": "user", "content": "long " * 5000}]
     assert server.post("/v1/messages/count_tokens", messages=long).json()["input_tokens"] > 5000
+    longest = [{"role": "user", "content": "a b " * 200_000}]
+    response = server.post("/v1/messages/count_tokens", messages=longest)
+    assert "not counted at once" in refused(response, "invalid_request_error")
     assert "messages" in refused(server.post("/v1/messages/count_tokens"), "invalid_request_error")
 
 
@@ -291,6 +294,16 @@ def test_errors_have_anthropics_form_wherever_they_come_from(server: LiveServer)
     assert response.headers["retry-after"]
     server.backend.state = "draining"
     refused(send(server), "overloaded_error", 503)
+
+
+def test_what_is_refused_before_any_route_has_the_same_form(qwen: Tokenizer) -> None:
+    good = "https://good.example"
+    with live_server(qwen, allowed_origins=(good,)) as server:
+        foreign = {"origin": "https://bad.example", "access-control-request-method": "POST"}
+        refused(server.client.options("/v1/messages", headers=foreign), "permission_error", 403)
+        strange = {"origin": good, "access-control-request-method": "PATCH"}
+        message = refused(server.client.options("/v1/messages", headers=strange), "invalid_request_error")
+        assert message == "Disallowed CORS method"
 
 
 def test_either_header_may_carry_the_key(qwen: Tokenizer) -> None:

@@ -35,7 +35,13 @@ from firsttoken.server.tokenize import detokenize, tokenize
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.version import __version__
 
-EXPOSED_HEADERS = ("X-Request-Id", "Retry-After", "X-Firsttoken-Ignored-Fields", "X-Firsttoken-Truncated-Tokens")
+EXPOSED_HEADERS = (
+    "X-Request-Id",
+    "Request-Id",
+    "Retry-After",
+    "X-Firsttoken-Ignored-Fields",
+    "X-Firsttoken-Truncated-Tokens",
+)
 
 
 def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> FastAPI:

@@ -171,6 +171,17 @@ def check_ids(ids: Sequence[int], info: EngineInfo, param: str) -> None:
         )
 
 
+def ids_to_count(encode: Callable[[], list[int]], limit: int) -> list[int]:
+    """What `encode` gives. The tokenizer speaks of the context, but it is a bound of counting that was met."""
+    try:
+        return encode()
+    except InvalidRequest as error:
+        if error.code != "context_length_exceeded":
+            raise
+        message = f"Invalid '{error.param}': more than {limit} tokens are not counted at once; send them in parts."
+        raise InvalidRequest(message, param=error.param, code="invalid_value") from None
+
+
 async def _off_loop(work: Callable[[], Result], chars: int) -> Result:
     return work() if chars <= _INLINE_CHARS else await asyncio.to_thread(work)
 

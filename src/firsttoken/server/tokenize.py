@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from firsttoken.errors import InvalidRequest
 from firsttoken.server.answers import answer
 from firsttoken.server.limits import MAX_TOKENS_COUNTED
 from firsttoken.server.parsing import parse, read_object
-from firsttoken.server.prompts import check_ids
+from firsttoken.server.prompts import check_ids, ids_to_count
 from firsttoken.server.schemas.tokenize import DetokenizeRequest, TokenizeChat, TokenizeText
 from firsttoken.server.service import Service
 from firsttoken.server.turn import template_options
@@ -39,23 +37,12 @@ async def tokenize(service: Service, request: Request) -> Response:
         encode = partial(service.tokenizer.encode_chat, messages, limit=limit, **options)
 
     def work() -> bytes:
-        ids = _or_too_many(encode, limit)
+        ids = ids_to_count(encode, limit)
         strings = [service.tokenizer.token_text(token_id) for token_id in ids] if body.return_token_strs else None
         content = {"count": len(ids), "max_model_len": info.max_model_len, "tokens": ids, "token_strs": strings}
         return msgspec.json.encode(content)
 
     return answer(await asyncio.to_thread(work), parsed.headers)
-
-
-def _or_too_many(encode: Callable[[], list[int]], limit: int) -> list[int]:
-    """The tokenizer speaks of the context; here it is the endpoint's own limit that is met."""
-    try:
-        return encode()
-    except InvalidRequest as error:
-        if error.code != "context_length_exceeded":
-            raise
-        message = f"Invalid '{error.param}': more than {limit} tokens are not counted at once; send them in parts."
-        raise InvalidRequest(message, param=error.param, code="invalid_value") from None
 
 
 async def detokenize(service: Service, request: Request) -> Response:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from firsttoken.config import Truncation
@@ -12,7 +14,7 @@ from firsttoken.server.answers import truncation_header
 from firsttoken.server.choice import Choice
 from firsttoken.server.generation import Generation, Run
 from firsttoken.server.limits import MAX_TOKENS_COUNTED
-from firsttoken.server.prompts import Encoded, Room
+from firsttoken.server.prompts import Encoded, Room, ids_to_count
 from firsttoken.server.sampling import check_bounds, check_scores, sampling_params, text_options
 from firsttoken.server.schemas.chat import ChatFields, ChatRequest
 from firsttoken.server.service import Service
@@ -117,10 +119,12 @@ def _around(service: Service, body: ChatRequest, thoughts: Thoughts, wanted: Str
     return Structure(grammar, wanted.field if wanted is not None and asks else "tools")
 
 
-async def count_tokens(service: Service, body: ChatRequest, info: EngineInfo) -> int:
+async def count_tokens(service: Service, body: ChatFields, info: EngineInfo) -> int:
     """Of the prompt alone, which may be longer than the context. Raises InvalidRequest."""
-    room = Room(context=max(info.max_model_len, MAX_TOKENS_COUNTED), wanted=None, kind="messages")
-    return len((await _encode(service, body, room)).ids)
+    limit = max(info.max_model_len, MAX_TOKENS_COUNTED)
+    messages = [message.for_template() for message in body.messages]
+    encode = partial(service.tokenizer.encode_chat, messages, limit=limit, **template_options(service, body))
+    return len(await asyncio.to_thread(ids_to_count, encode, limit))
 
 
 async def _encode(service: Service, body: ChatRequest, room: Room) -> Encoded:

@@ -87,7 +87,6 @@ RESPONSES: dict[str, Neutral] = (
         "context_management": ([],),
         "conversation": (),
         "image": (),
-        "max_tool_calls": ANYTHING,  # of built-in tools, which there are none of
         "max_tokens": (),
         "messages": (),
         "moderation": (),

@@ -25,6 +25,14 @@ def error_object(status: int, message: str, request_id: str | None = None) -> di
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
 
 
+def _sentence(body: bytes) -> str:
+    """What an answer says that is no success."""
+    try:
+        return str(msgspec.json.decode(body)["error"]["message"])
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return body.decode(errors="replace")
+
+
 class MessagesErrors:
     """Turns the error objects of OpenAI's API into those of Anthropic's on its routes; and names each answer's id as
     Anthropic's clients read it, in `request-id`."""
@@ -65,19 +73,20 @@ class _Answer:
         elif self._held is not None:
             self._body += message.get("body", b"")
             if not message.get("more_body"):
-                await self._send_error(self._held, msgspec.json.decode(self._body)["error"]["message"])
+                await self._send_error(self._held, _sentence(self._body))
             return
         await self._send(message)
 
     async def fail(self) -> None:
         """An error that nobody turned into an answer."""
         if not self._started:
-            start = {"type": "http.response.start", "status": 500, "headers": [(b"content-type", b"application/json")]}
+            start = {"type": "http.response.start", "status": 500, "headers": []}
             await self._send_error(start, "The server failed on this request; its log says why.")
 
     async def _send_error(self, start: Message, message: str) -> None:
         body = msgspec.json.encode(error_object(start["status"], message, self._request_id))
-        headers = [(name, value) for name, value in start["headers"] if name != b"content-length"]
-        headers.append((b"content-length", str(len(body)).encode()))
+        told = (b"content-length", b"content-type")
+        headers = [(name, value) for name, value in start["headers"] if name not in told]
+        headers += zip(told, (str(len(body)).encode(), b"application/json"), strict=True)
         await self._send({**start, "headers": headers})
         await self._send({"type": "http.response.body", "body": body, "more_body": False})

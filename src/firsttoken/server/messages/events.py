@@ -39,8 +39,9 @@ class MessageEvents:
         return _event({"type": "message_start", "message": self._object(usage)}) + _PING
 
     def piece(self, choice: Choice, piece: Piece) -> bytes:
-        parts = piece.parts if choice.parser is not None else [TextDelta(piece.text)]
-        return b"".join([self._part(part) for part in parts])
+        if choice.parser is None:
+            return self._grow("text", piece.text)
+        return b"".join([self._part(part) for part in piece.parts])
 
     def ending(self, choice: Choice) -> bytes:
         self._stop = _stop(choice, self._max_tokens)
@@ -59,7 +60,7 @@ class MessageEvents:
     def _part(self, part: Part) -> bytes:
         match part:
             case TextDelta(text):
-                return self._grow("text", text) if text else b""
+                return self._grow("text", text)
             case ReasoningDelta(text):
                 return self._grow("thinking", text)
             case ToolCallStart(_, id, name):
@@ -68,6 +69,8 @@ class MessageEvents:
                 return self._grow("tool_use", arguments)
 
     def _grow(self, kind: str, text: str) -> bytes:
+        if not text:
+            return b""
         events = b""
         if not self._before or self._blocks[-1]["type"] != kind:
             events = self._open({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))

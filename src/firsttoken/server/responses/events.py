@@ -33,10 +33,12 @@ class ResponseEvents:
         return self._writer.write("response.created", response) + self._writer.write("response.in_progress", response)
 
     def piece(self, choice: Choice, piece: Piece) -> bytes:
-        parts = piece.parts if choice.parser is not None else [TextDelta(piece.text)]
-        self._waiting += piece.entries
-        events = b"".join([self._part(part) for part in parts])
-        if parts:
+        if self._logprobs is not None:
+            self._waiting += piece.entries
+        if choice.parser is None:
+            return self._grow(MESSAGE, piece.text)
+        events = b"".join([self._part(part) for part in piece.parts])
+        if piece.parts:
             self._waiting = []
         return events
 

@@ -36,15 +36,10 @@ class EventWriter:
         self._number = 0
 
     def write(self, type: str, fields: dict[str, Any]) -> bytes:
-        whole = {"type": type, "sequence_number": self._next(), **fields}
+        whole = {"type": type, "sequence_number": self.next(), **fields}
         return b"event: %b\ndata: %b\n\n" % (type.encode(), json_text(whole))
 
-    def fill(self, prepared: tuple[bytes, bytes, bytes], text: str, extra: bytes) -> bytes:
-        """An event whose bytes are `prepared` but for its number, its text and `extra`, more JSON."""
-        head, middle, tail = prepared
-        return b"%b%d%b%b%b%b" % (head, self._next(), middle, json_text(text), extra, tail)
-
-    def _next(self) -> int:
+    def next(self) -> int:
         number = self._number
         self._number += 1
         return number
@@ -62,13 +57,14 @@ class Item:
     id: str = field(init=False)
     logprobs: list[Any] = field(default_factory=list, init=False)
     _texts: list[str] = field(default_factory=list, init=False)
-    _prepared: tuple[bytes, bytes, bytes] = field(init=False)
+    _delta: tuple[bytes, bytes, bytes] = field(init=False)  # around its number and its text
 
     def __post_init__(self) -> None:
         self.id = f"{self.kind.prefix}_{uuid.uuid4().hex}"
-        type = f"{self.kind.events}.delta"
-        head = b'event: %b\ndata: {"type":"%b","sequence_number":' % (type.encode(), type.encode())
-        self._prepared = (head, b"," + json_text(self._place())[1:-1] + b',"delta":', b"}\n\n")
+        type = f"{self.kind.events}.delta".encode()
+        head = b'event: %b\ndata: {"type":"%b","sequence_number":' % (type, type)
+        tail = b',"logprobs":[]}\n\n' if self.kind is MESSAGE else b"}\n\n"
+        self._delta = (head, b"," + json_text(self._place())[1:-1] + b',"delta":', tail)
 
     @property
     def is_whole(self) -> bool:
@@ -90,10 +86,13 @@ class Item:
         return added + self.writer.write("response.content_part.added", {**self._place(), "part": self._part("")})
 
     def delta(self, text: str, logprobs: list[Any]) -> bytes:
+        """`logprobs` are a message's."""
         self._texts.append(text)
-        self.logprobs += logprobs
-        extra = b',"logprobs":' + json_text(logprobs) if self.kind is MESSAGE else b""
-        return self.writer.fill(self._prepared, text, extra)
+        head, middle, tail = self._delta
+        if logprobs:
+            self.logprobs += logprobs
+            tail = b',"logprobs":%b}\n\n' % json_text(logprobs)
+        return b"%b%d%b%b%b" % (head, self.writer.next(), middle, json_text(text), tail)
 
     def closing(self, status: Status) -> bytes:
         text = self._text()

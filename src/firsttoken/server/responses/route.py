@@ -77,7 +77,7 @@ def _head(body: ResponsesRequest, given: dict[str, Any], started: Turn) -> dict[
         "incomplete_details": None,
         "instructions": body.instructions,
         "max_output_tokens": body.max_output_tokens,
-        "max_tool_calls": given.get("max_tool_calls"),
+        "max_tool_calls": body.max_tool_calls,
         "metadata": body.metadata or {},
         "model": started.identity.model,
         "output": [],

@@ -13,6 +13,7 @@ class MessageErrorDetail(AnswerFields):
     type: Literal[
         "invalid_request_error",
         "authentication_error",
+        "permission_error",
         "not_found_error",
         "request_too_large",
         "rate_limit_error",

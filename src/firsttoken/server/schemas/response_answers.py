@@ -98,7 +98,7 @@ class ResponseObject(AnswerFields):
     incomplete_details: IncompleteDetails | None
     instructions: str | None
     max_output_tokens: int | None
-    max_tool_calls: Any
+    max_tool_calls: int | None
     metadata: dict[str, str]
     model: str
     output: list[OutputItem]

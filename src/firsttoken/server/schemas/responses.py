@@ -197,6 +197,9 @@ class ResponsesRequest(SamplingFields):
         None,
         description="auto: what is too long loses its middle, not its system message or last question.",
     )
+    max_tool_calls: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Of built-in tools, which there are none of; said back."
+    )
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = Field(None, description="Said back.")
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = Field(None, description="Said back.")
     safety_identifier: Annotated[str, Field(max_length=MAX_NAME)] | None = Field(None, description="Said back.")
