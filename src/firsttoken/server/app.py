@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -19,7 +21,7 @@ from firsttoken.server.limits import BodyLimit, HeaderLimit
 from firsttoken.server.messages.errors import MessagesErrors
 from firsttoken.server.messages.route import count_tokens, create_message
 from firsttoken.server.metrics import metrics
-from firsttoken.server.openapi import ANYWHERE, BODY, GENERATES, KEYED, MODEL, Described
+from firsttoken.server.openapi import ANYWHERE, BODY, GENERATES, MODEL, Described
 from firsttoken.server.request_id import RequestId
 from firsttoken.server.responses.route import create_response, no_stored_response
 from firsttoken.server.schemas import answers
@@ -142,13 +144,17 @@ def _add_api(app: FastAPI, service: Service, described: Described) -> None:
     async def create_a_response(request: Request) -> Response:
         return await create_response(service, request)
 
-    not_stored = route(answers.Error, errors=(*KEYED, "404"))
+    not_stored: dict[str, Any] = {
+        "status_code": 404,
+        "summary": "404: no response is stored",
+        "openapi_extra": route(answers.Error, status="404"),
+    }
 
-    @app.get("/v1/responses/{response_id}", summary="404: no response is stored", openapi_extra=not_stored)
+    @app.get("/v1/responses/{response_id}", **not_stored)
     async def retrieve_response(response_id: str) -> Response:
         return no_stored_response(response_id)
 
-    @app.delete("/v1/responses/{response_id}", summary="404: no response is stored", openapi_extra=not_stored)
+    @app.delete("/v1/responses/{response_id}", **not_stored)
     async def delete_response(response_id: str) -> Response:
         return no_stored_response(response_id)
 

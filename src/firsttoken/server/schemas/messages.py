@@ -91,9 +91,11 @@ class ClientTool(Fields):
 
 
 class ToolChoice(Fields):
+    """`any` must use one of the tools, `tool` the one named."""
+
     type: Literal["auto", "any", "tool", "none"]
     name: Name | None = Field(None, description="Of the one tool to use, with `type: tool`.")
-    disable_parallel_tool_use: bool | None = None
+    disable_parallel_tool_use: bool | None = Field(None, description="One use at most.")
 
     @model_validator(mode="after")
     def _names_its_tool(self) -> ToolChoice:
@@ -103,17 +105,21 @@ class ToolChoice(Fields):
 
 
 class Thinking(Fields):
-    """`disabled` turns thinking off where the model has a switch for it."""
+    """`disabled` turns thinking off where the model has a switch for it; the others need a model that thinks."""
 
     type: Literal["disabled", "enabled", "adaptive"]
 
 
 class JsonFormat(Fields):
+    """As a strict `json_schema` of chat completions."""
+
     type: Literal["json_schema"]
     json_schema: dict[str, Any] = Field(alias="schema")
 
 
 class OutputConfig(Fields):
+    """How the answer is to be."""
+
     format: JsonFormat | None = Field(None, description="The form of the answer's text.")
 
 
@@ -128,21 +134,30 @@ class PromptFields(Fields):
         ("output_config", OutputConfig, MESSAGES_OUTPUT),
     )
 
-    messages: Annotated[list[TurnMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[TurnMessage], Field(min_length=1, max_length=MAX_MESSAGES)] = Field(
+        description="The turns so far. Two of one role may follow each other."
+    )
     system: Annotated[Blocks, BeforeValidator(_as_system)] = Field(None, description="A text, or text blocks.")
-    tools: Annotated[list[ClientTool], Field(max_length=MAX_TOOLS)] | None = None
-    tool_choice: ToolChoice | None = None
-    thinking: Thinking | None = None
+    tools: Annotated[list[ClientTool], Field(max_length=MAX_TOOLS)] | None = Field(
+        None, description="As in chat completions, in this API's form."
+    )
+    tool_choice: ToolChoice | None = Field(None, description="`auto` where it is left out.")
+    thinking: Thinking | None = Field(None, description="What a model thinks comes as blocks.")
     output_config: OutputConfig | None = None
 
 
 class CountTokensRequest(PromptFields):
-    model: Name | None = None
+    """The same prompt as that of a `MessagesRequest`."""
+
+    model: Name | None = Field(None, description="One of the names of `/v1/models`.")
 
 
 class MessagesRequest(SamplingFields, PromptFields):
+    """Anthropic's fields, and those that a chat samples with."""
+
     max_tokens: TokenCount = Field(description="The most tokens of answer; the context's end may come first.")
-    stop_sequences: Stops | None = None
+    stop_sequences: Stops | None = Field(None, description="As `stop` of chat completions; the answer names its own.")
+    stop: Stops | None = Field(None, description="Refused: here it is called `stop_sequences`.")
 
     @model_validator(mode="after")
     def _has_one_list_of_stops(self) -> MessagesRequest:

@@ -135,10 +135,14 @@ class TextFormat(Fields):
 
 
 class TextConfig(Fields):
-    format: TextFormat | None = None
+    """How the text is to be."""
+
+    format: TextFormat | None = Field(None, description="`text` where it is left out.")
 
 
 class ReasoningConfig(Fields):
+    """How long a model may think."""
+
     effort: str | None = Field(None, description="As `reasoning_effort` of chat completions.")
 
 
@@ -155,19 +159,21 @@ class ResponsesRequest(SamplingFields):
     input: Annotated[
         list[InputItem],
         BeforeValidator(_as_items, json_schema_input_type=str | list[InputItem]),
-        Field(min_length=1, max_length=MAX_MESSAGES),
+        Field(min_length=1, max_length=MAX_MESSAGES, description="A user's text, or what was said so far."),
     ]
     instructions: str | None = Field(None, description="A system message before the input.")
     max_output_tokens: TokenCount | None = Field(
         None, description="The most tokens of answer, reasoning included; the context's end may come first."
     )
-    tools: Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[FunctionTool], Field(max_length=MAX_TOOLS)] | None = Field(
+        None, description="As in chat completions, in this API's flat form."
+    )
     tool_choice: Annotated[
         Any, BeforeValidator(_as_choice), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]})
-    ] = None
-    parallel_tool_calls: bool | None = None
+    ] = Field(None, description="As in chat completions; `allowed_tools` offers the model those alone.")
+    parallel_tool_calls: bool | None = Field(None, description="As in chat completions.")
     text: TextConfig | None = Field(None, description="`text.format`: the form of the answer.")
-    reasoning: ReasoningConfig | None = None
+    reasoning: ReasoningConfig | None = Field(None, description="What a model thinks comes as items, in plain text.")
     top_logprobs: Annotated[int, Field(ge=0)] | None = Field(
         None, description="Alternatives shown with each token; any number turns logprobs on."
     )
