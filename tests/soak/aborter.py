@@ -9,7 +9,7 @@ import struct
 from random import Random
 from urllib.parse import urlsplit
 
-from tests.soak.random_requests import GENERATING, RandomRequests
+from tests.soak.random_bodies import CHAT, COMPLETIONS, RandomBodies
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset and drops what is unread
 _LATEST = 0.04  # seconds
@@ -20,7 +20,7 @@ class Aborter:
         address = urlsplit(url)
         self._address = (address.hostname, address.port)
         self._random = Random(seed)
-        self._requests = RandomRequests(seed, token_ids)
+        self._bodies = RandomBodies(self._random, token_ids)
         self._in_flight = in_flight
 
     def run(self, count: int) -> None:
@@ -57,10 +57,10 @@ class Aborter:
                         pass
 
     def _request(self) -> bytes:
-        path = self._random.choice(GENERATING)
-        body = self._requests.body(path)
-        body |= {"max_tokens": 400, "ignore_eos": True, "min_tokens": 100, "max_completion_tokens": None}
-        if "stop" in body or "prompt" in body:
-            body["stream"] = True
+        path = self._random.choice((CHAT, COMPLETIONS))
+        body = self._bodies.body(path)
+        body |= {"max_tokens": 400, "ignore_eos": True, "min_tokens": 100, "stream": self._random.random() < 0.7}
+        body.pop("max_completion_tokens", None)
+        body.pop("stream_options", None)
         content = json.dumps(body).encode()
         return b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (path.encode(), len(content), content)

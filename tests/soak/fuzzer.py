@@ -9,8 +9,18 @@ from functools import partial
 from typing import Any
 
 import httpx
+import jsonschema
 from tests.api.document import Document, data_of
-from tests.soak.random_requests import GENERATING, Asked, RandomRequests
+from tests.soak.random_bodies import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from tests.soak.random_requests import Asked, RandomRequests
+
+# What a whole stream's last event says.
+_ENDS = {
+    CHAT: ("[DONE]",),
+    COMPLETIONS: ("[DONE]",),
+    RESPONSES: ('"type":"response.completed"', '"type":"response.incomplete"'),
+    MESSAGES: ('"type":"message_stop"',),
+}
 
 
 @dataclass
@@ -60,11 +70,13 @@ class Fuzzer:
         self._document.holds_for(asked.path, response)
         if response.status_code != 200:
             return
-        if asked.path in GENERATING:
-            if response.headers["content-type"].startswith("text/event-stream"):
-                assert data_of(response.text)[-1] == "[DONE]", "the stream has no end"
-            elif asked.valid:
-                _check_counts(asked.body, response.json())
+        if response.headers["content-type"].startswith("text/event-stream"):
+            last = data_of(response.text)[-1]
+            assert any(end in last for end in _ENDS[asked.path]), f"the stream ends with {last[:200]}"
+        elif asked.valid and asked.path in (CHAT, COMPLETIONS):
+            _check_counts(asked.body, response.json())
+            if asked.path == CHAT:
+                _check_form(asked.body, response.json())
 
 
 def _check_counts(body: dict[str, Any], answer: dict[str, Any]) -> None:
@@ -76,3 +88,16 @@ def _check_counts(body: dict[str, Any], answer: dict[str, Any]) -> None:
     most = max(body["max_tokens"], body.get("max_completion_tokens", 0))
     assert answer["usage"]["completion_tokens"] <= most * len(choices)
     assert json.dumps(answer).encode()  # no lone surrogate
+
+
+def _check_form(body: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Answers that are whole keep to their form; those that must be calls are."""
+    form = body.get("response_format", {})
+    for choice in answer["choices"]:
+        if choice["finish_reason"] == "length":
+            continue
+        if form:
+            said = json.loads(choice["message"]["content"])
+            jsonschema.validate(said, form["json_schema"]["schema"] if "json_schema" in form else {"type": "object"})
+        if body.get("tool_choice") == "required":
+            assert choice["message"]["tool_calls"], choice

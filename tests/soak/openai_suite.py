@@ -17,10 +17,11 @@ from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
-FILES = ("chat/test_completions.py", "test_completions.py", "test_models.py")
-_STORED = "completions are not stored, so there is none to get, list, change or delete"
+FILES = ("chat/test_completions.py", "test_completions.py", "test_models.py", "test_responses.py")
+_NOT_STORED = "nothing is stored, so there is nothing to get, list, change, cancel or delete"
+_FORMS = ("method", "raw_response", "streaming_response")
 
-# What a test's name begins with, in the file -> (statuses, why)
+# What a test's name begins with, in a file -> (statuses, why)
 REFUSED: dict[tuple[str, str], tuple[frozenset[int], str]] = {
     ("chat/test_completions.py", "test_method_create_with_all_params"): (
         frozenset({400}),
@@ -31,13 +32,21 @@ REFUSED: dict[tuple[str, str], tuple[frozenset[int], str]] = {
         "it sends `best_of: 0`, a logit_bias of 'foo' and a suffix",
     ),
     **{
-        ("chat/test_completions.py", f"test_{form}_{method}"): (frozenset({404, 405}), _STORED)
-        for form in ("method", "raw_response", "streaming_response")
-        for method in ("retrieve", "update", "list", "delete")
+        (file, f"test_{form}_{method}"): (frozenset({404, 405}), _NOT_STORED)
+        for form in _FORMS
+        for file, methods in (
+            ("chat/test_completions.py", ("retrieve", "update", "list", "delete")),
+            ("test_responses.py", ("retrieve", "delete", "cancel", "compact")),
+        )
+        for method in methods
     },
+    **{("test_models.py", f"test_{form}_delete"): (frozenset({405}), "a model cannot be deleted") for form in _FORMS},
     **{
-        ("test_models.py", f"test_{form}_delete"): (frozenset({405}), "a model cannot be deleted")
-        for form in ("method", "raw_response", "streaming_response")
+        ("test_responses.py", f"test_{form}_create"): (
+            frozenset({400}),
+            "it sends no input, or a stored conversation and `background: true` (see tests/api/test_openai_calls.py)",
+        )
+        for form in _FORMS
     },
 }
 _STATUS = re.compile(r"Error code: (\d{3})")

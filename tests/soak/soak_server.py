@@ -12,9 +12,10 @@ from tests.api.live_server import wait_until
 from tests.api.whole_server import WholeServer, whole_server
 from tests.builders import tiny_model_folder
 from tests.soak.processes import Processes, growth
+from tests.tokenizer.templates import CHATML
 
 FLAGS = (
-    *("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "8", "--kv-cache-memory", "8MiB"),
+    *("--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "8", "--kv-cache-memory", "8MiB"),
     *("--scheduling-policy", "priority"),
 )
 MAX_GROWTH = 20.0  # MB, of each process
@@ -24,7 +25,9 @@ MAX_GROWTH = 20.0  # MB, of each process
 def soak_server(*flags: str) -> Iterator[WholeServer]:
     with tempfile.TemporaryDirectory() as folder:
         model = tiny_model_folder(Path(folder) / "tiny")
-        with whole_server(model, *FLAGS, *flags) as running:
+        template = model / "with_tools.jinja"
+        template.write_text(CHATML)
+        with whole_server(model, *FLAGS, "--chat-template", str(template), *flags) as running:
             yield running
 
 
