@@ -21,18 +21,12 @@ def text(literal: str) -> str:
     return json.dumps(literal)  # its escapes mean the same in Lark
 
 
-def json_value(schema: Mapping[str, Any], *, lenient: bool = False) -> str:
-    """JSON that satisfies a schema, its whitespace bounded. `lenient`: as in `Grammar`."""
-    return "%json " + json.dumps({**schema, "x-guidance": json_options(None, lenient=lenient)})
-
-
-def json_options(whitespace: str | None, *, lenient: bool) -> dict[str, Any]:
-    """How llguidance reads a schema; every option is given, so that the schema's own `x-guidance` counts for nothing.
-
-    `whitespace` and `lenient` as in `Grammar`.
-    """
+def json_value(schema: Mapping[str, Any] | bool, *, whitespace: str | None = None, lenient: bool = False) -> str:
+    """JSON that satisfies a schema. `whitespace` and `lenient`: as in `Grammar`."""
+    if isinstance(schema, bool):
+        schema = {} if schema else {"enum": []}
     pattern = WHITESPACE if whitespace is None else whitespace
-    return {
+    options = {  # all of them, so that the schema's own `x-guidance` counts for nothing
         "whitespace_pattern": pattern or None,
         "whitespace_flexible": bool(pattern),
         "item_separator": ",",
@@ -40,3 +34,4 @@ def json_options(whitespace: str | None, *, lenient: bool) -> dict[str, Any]:
         "coerce_one_of": lenient,
         "lenient": lenient,
     }
+    return "%json " + json.dumps({**schema, "x-guidance": options})

@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import tokenizers
+from typing import TYPE_CHECKING, Any
 
 from firsttoken.errors import ModelError
+
+if TYPE_CHECKING:
+    import tokenizers
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _WORD_START = "▁"  # how SentencePiece writes a space
@@ -26,7 +27,8 @@ def byte_alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(rest)}
 
 
-_ALPHABET = byte_alphabet()
+_OUTSIDE = "\uffff"  # no byte of Latin-1
+_BYTES = dict.fromkeys(range(256), _OUTSIDE) | {ord(char): byte for char, byte in byte_alphabet().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,11 @@ class Spelling:
     def of(cls, backend: tokenizers.Tokenizer) -> Spelling:
         """Raises ModelError where the decoder is of no kind that language models use."""
         none: dict[str, Any] = {"type": "nothing"}
-        decoder = none if backend.decoder is None else json.loads(backend.decoder.__getstate__())
+        return cls.of_decoder(none if backend.decoder is None else json.loads(backend.decoder.__getstate__()))
+
+    @classmethod
+    def of_decoder(cls, decoder: dict[str, Any]) -> Spelling:
+        """From the decoder as a tokenizer.json has it. Raises ModelError as `of`."""
         steps: list[dict[str, Any]] = decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
         kinds = {step["type"]: step for step in steps}
         if "ByteLevel" in kinds:
@@ -60,8 +66,8 @@ class Spelling:
         """The bytes of a token of the vocabulary (not of an added token: those are plain text)."""
         if self.byte_level:
             try:
-                return bytes([_ALPHABET[char] for char in token])
-            except KeyError:  # not of the alphabet: stands for itself
+                return token.translate(_BYTES).encode("latin-1")
+            except UnicodeEncodeError:  # not of the alphabet: stands for itself
                 return token.encode()
         if self.byte_fallback and (match := _BYTE_TOKEN.fullmatch(token)):
             return bytes([int(match[1], 16)])

@@ -14,7 +14,7 @@ from tests.engine.tiny_engine import Answer, TinyEngine, request
 from firsttoken.engine.step_lane import ThreadLane
 from firsttoken.kernels.cpu_forms import Form
 from firsttoken.kernels.cpu_ops import cpu_kernels
-from firsttoken.types import GenerateRequest, SamplingParams
+from firsttoken.types import GenerateRequest, Grammar, SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
 MIXED = [
@@ -24,6 +24,16 @@ MIXED = [
     SamplingParams(max_tokens=12, seed=4, repetition_penalty=1.4, presence_penalty=1.0, ignore_eos=True),
     SamplingParams(max_tokens=12, temperature=0.0, frequency_penalty=1.5, ignore_eos=True),
     SamplingParams(max_tokens=12, seed=5, logit_bias={7: 3.0, 9: -4.0}, logprobs=2, ignore_eos=True),
+]
+
+
+GUIDED = [
+    SamplingParams(max_tokens=12, seed=1, grammar=Grammar(kind="json_object", source="")),
+    GREEDY,
+    SamplingParams(max_tokens=12, temperature=0.0, grammar=Grammar(kind="regex", source="([a-z]{3} )+")),
+    SamplingParams(max_tokens=12, seed=4, repetition_penalty=1.4, min_tokens=9, ignore_eos=True),
+    SamplingParams(max_tokens=12, seed=5, min_tokens=6, logprobs=2, grammar=Grammar(kind="regex", source="[0-9]*")),
+    MIXED[1],
 ]
 
 
@@ -76,7 +86,7 @@ def check_independence(folder: Path, asked: list[GenerateRequest], form: Form | 
             assert cramped.engine.stats().counters["num_preemptions_total"] > 0
 
 
-@pytest.mark.parametrize("sampling", [[GREEDY] * 6, MIXED], ids=["greedy", "mixed"])
+@pytest.mark.parametrize("sampling", [[GREEDY] * 6, MIXED, GUIDED], ids=["greedy", "mixed", "guided"])
 def test_the_result_depends_on_neither_company_nor_chunks_nor_cache_nor_preemption(
     folder: Path, sampling: list[SamplingParams]
 ) -> None:
@@ -236,3 +246,16 @@ def test_another_failure_is_not_taken_for_memory(tiny: TinyEngine) -> None:
     tiny.runner.fail_next = RuntimeError("a bug")
     with pytest.raises(RuntimeError, match="a bug"):
         tiny.run(requests([GREEDY]))
+
+
+def test_a_step_with_guided_rows_that_fails_ends_them_and_the_next_one_runs(qwen3: Path) -> None:
+    with TinyEngine(qwen3) as tiny:
+        asked = requests(GUIDED)
+        expected = tiny.run(asked)
+        tiny.runner.fail_next = torch.OutOfMemoryError()
+        answers = tiny.run(asked)
+        assert {answer.outputs[-1].finish_reason for answer in answers.values()} == {"error"}
+        again = tiny.run(asked)
+    assert {key: answer.token_ids for key, answer in again.items()} == {
+        key: answer.token_ids for key, answer in expected.items()
+    }

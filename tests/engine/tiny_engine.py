@@ -11,6 +11,8 @@ from torch import Tensor
 
 from firsttoken.engine.batch import Batch
 from firsttoken.engine.engine import Engine
+from firsttoken.engine.grammar.compiler import GrammarCompiler
+from firsttoken.engine.grammar.vocabulary import vocabulary_of
 from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
 from firsttoken.engine.sampler import Sampled, SamplingStep
 from firsttoken.engine.scheduler import SchedulerLimits
@@ -127,6 +129,7 @@ class TinyEngine:
             limits,
             enable_prefix_caching=enable_prefix_caching,
             max_shared_tokens=rope.shareable_tokens,
+            grammars=GrammarCompiler(vocabulary_of(str(folder), limit, config.eos_token_ids)),
         )
 
     def __enter__(self) -> TinyEngine:

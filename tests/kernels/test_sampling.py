@@ -193,3 +193,23 @@ def test_logprobs_of_impossible_ids_can_be_said_in_json() -> None:
     assert bool(torch.isfinite(values).all())
     assert ids.shape == (2, 3)
     assert float(picked[0]) == sampling.IMPOSSIBLE
+
+
+@pytest.mark.parametrize("width", [1, 31, 32, 33, 100, 512])
+def test_forbidden_ids_become_impossible_and_allowed_ones_stay_possible(width: int) -> None:
+    generator = np.random.default_rng(width)
+    allowed = generator.random((3, width)) < 0.3
+    allowed[:, generator.integers(width)] = True
+    words = -(-width // 32)
+    bits = np.zeros((3, words * 32), dtype=np.uint8)
+    bits[:, :width] = allowed
+    masks = np.packbits(bits, axis=1, bitorder="little").view(np.int32)
+    logits = torch.from_numpy(generator.normal(size=(5, width)).astype(np.float32))
+    logits[1, :] = -math.inf  # whatever else was done
+    before = logits.clone()
+    rows = torch.tensor([0, 1, 4])
+    sampling.forbid(logits, rows, torch.from_numpy(masks))
+    torch.testing.assert_close(logits[[2, 3]], before[[2, 3]])
+    assert torch.equal(logits[rows] > -math.inf, torch.from_numpy(allowed))
+    kept = torch.from_numpy(allowed[[0, 2]])
+    assert torch.equal(logits[[0, 4]][kept], before[[0, 4]][kept])

@@ -17,6 +17,7 @@ from firsttoken.engine.grammar.vocabulary import make_vocabulary
 from firsttoken.server.answer_grammar import CallRules, Thoughts, answer_grammar
 from firsttoken.server.schemas.tools import Function
 from firsttoken.server.tools.call_form import HERMES, LLAMA3_JSON, CallForm
+from firsttoken.token_table import TokenTable
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.tokenizer_files import TokenizerFiles, load_folder
 from firsttoken.types import Grammar
@@ -42,7 +43,10 @@ class Reader:
     def __init__(self, files: TokenizerFiles) -> None:
         self.tokenizer = Tokenizer(files)
         assert files.eos_token_ids
-        self._vocabulary = make_vocabulary(files, self.tokenizer.id_limit, files.eos_token_ids)
+        limit = self.tokenizer.id_limit
+        added = frozenset(files.backend.get_added_tokens_decoder())
+        table = TokenTable([self.tokenizer.token_bytes(id_) for id_ in range(limit)], added)
+        self._vocabulary = make_vocabulary(table, limit, files.eos_token_ids)
 
     def _is_token(self, tag: str) -> bool:
         return self.tokenizer.added_id(tag) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import numpy as np
 from llguidance import LLMatcher, LLParserLimits
 
 from firsttoken.engine.grammar.matcher import Matcher
@@ -97,6 +98,7 @@ def _probe(matcher: LLMatcher) -> None:
         if matcher.is_error() or not any(mask):
             reason = matcher.get_error().split("\n", 1)[0]
             raise refusal("no text satisfies it" if reason in ("", "NoExtensionBias") else reason)
-        if not (forced := matcher.compute_ff_tokens()):
+        first = int(np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little").argmax())
+        matcher.consume_token(first)
+        if matcher.is_stopped():
             return
-        matcher.consume_tokens(forced)

@@ -17,6 +17,7 @@ def refusal(reason: str, *, has_places: bool = False) -> InvalidRequest:
     """
     first, *rest = reason.split("\n")
     first = _PLACE.sub(r"line \1, column \2: " if has_places else "", first.split("; following special tokens", 1)[0])
+    first = first.removeprefix("failed to compile JSON schema: ")
     exactly = [line.strip().removeprefix("error: ") for line in rest if line.strip().startswith("error: ")]
     if exactly:
         first = f"{first.removesuffix(': regex parse error:')}: {exactly[0]}"
