@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Protocol
@@ -78,7 +78,7 @@ class Answer:
     tool_calls: list[ToolCall] = field(default_factory=list)
 
     @classmethod
-    def of(cls, parts: Iterable[Part]) -> Answer:
+    def of(cls, parts: Sequence[Part]) -> Answer:
         answer = cls()
         for part in merged(parts):
             match part:
@@ -93,8 +93,10 @@ class Answer:
         return answer
 
 
-def merged(parts: Iterable[Part]) -> list[Part]:
+def merged(parts: Sequence[Part]) -> list[Part]:
     """The same, with neighbours of one kind as one."""
+    if len(parts) == 1:
+        return list(parts)
     made: list[Part] = []
     for (kind, index), group in groupby(parts, _kind):
         if kind is TextDelta:

@@ -154,10 +154,15 @@ class ChatChunks:
         return self._before[choice.index] + json_text(piece.text) + self._after(piece)
 
     def _parts(self, choice: Choice, piece: Piece) -> bytes:
+        if len(piece.parts) == 1 and isinstance(piece.parts[0], TextDelta):
+            return self._before[choice.index] + json_text(piece.parts[0].text) + self._after(piece)
         opens = self._frame.opens(choice.index) + b'"delta":{'
-        deltas = [_delta(part) for part in piece.parts] or [b""]
+        first, *others = [_delta(part) for part in piece.parts] or [b""]
+        chunk = opens + first + self._after(piece)
+        if not others:
+            return chunk
         rest = _NO_LOGPROBS + self._frame.closes()
-        return b"".join([opens + delta + (rest if i else self._after(piece)) for i, delta in enumerate(deltas)])
+        return chunk + b"".join([opens + delta + rest for delta in others])
 
     def _after(self, piece: Piece) -> bytes:
         if not self._changes:

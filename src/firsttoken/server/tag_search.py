@@ -19,9 +19,14 @@ class TagSearch:
         if found:
             self._held = ""
             return before, behind
-        size = next((size for size in range(len(self._tag) - 1, 0, -1) if text.endswith(self._tag[:size])), 0)
-        self._held = text[len(text) - size :]
-        return text[: len(text) - size], None
+        place = text.find(self._tag[0], max(0, len(text) - len(self._tag) + 1))
+        while place >= 0 and not self._tag.startswith(text[place:]):
+            place = text.find(self._tag[0], place + 1)
+        if place < 0:
+            self._held = ""
+            return text, None
+        self._held = text[place:]
+        return text[:place], None
 
     def finish(self) -> str:
         """What was held back, as no tag came."""
