@@ -66,6 +66,7 @@ def test_thoughts_are_apart_from_the_answer(server: LiveServer) -> None:
 
 def test_an_answer_without_thoughts_is_plain(server: LiveServer) -> None:
     assert answered(server) == {"role": "assistant", "content": HELLO, "refusal": None}
+    assert server.chat().json()["usage"]["completion_tokens_details"] == {"reasoning_tokens": 0}
     assert streamed(server) == {"content": HELLO}
 
 
@@ -73,7 +74,10 @@ def test_thoughts_that_are_not_wanted_are_not_sent_and_yet_counted(server: LiveS
     server.says(SAID)
     response = server.chat(include_reasoning=False).json()
     assert response["choices"][0]["message"] == {"role": "assistant", "content": ANSWER, "refusal": None}
-    assert response["usage"]["completion_tokens"] == len(SAID.encode()) + 1
+    usage = response["usage"]
+    assert usage["completion_tokens"] == len(SAID.encode()) + 1
+    inside = SAID[len("<think") : SAID.index("</think>") + len("</think")]
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": len(inside.encode())}
     assert streamed(server, include_reasoning=False) == {"content": ANSWER}
     server.next_is_right()
 

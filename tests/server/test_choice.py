@@ -119,11 +119,13 @@ class Shouting:
     def __init__(self, held: str = "") -> None:
         self.calls = False
         self.over = False
+        self.thinking = False
         self._held = held
 
     def push(self, text: str) -> list[Part]:
         parts: list[Part] = []
         for char in text:
+            self.thinking = char.islower()
             if char.isdigit():
                 if not self.calls:
                     parts.append(ToolCallStart(0, "call_1", "f"))
@@ -144,6 +146,7 @@ def test_a_parser_makes_parts_of_the_text_and_neighbours_become_one(tokenizer: T
     choice.accept(step(ids))
     choice.accept(step([], last=True, stop_id=0))
     piece = choice.take()
+    assert choice.reasoning_tokens == 3
     assert piece.text == ""
     assert piece.parts == [
         ReasoningDelta("ab"),

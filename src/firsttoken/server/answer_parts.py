@@ -53,6 +53,10 @@ class AnswerParser(Protocol):
     def over(self) -> bool:
         """Whether nothing that may still come is wanted: the sequence can end here."""
 
+    @property
+    def thinking(self) -> bool:
+        """Whether what was pushed last belongs to the model's thoughts."""
+
     def push(self, text: str) -> list[Part]:
         """What is certain now. Never fails: what is no reasoning and no call is text."""
 

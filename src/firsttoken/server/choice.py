@@ -103,6 +103,7 @@ class Choice:
     ) -> None:
         self.index = index
         self.tokens = 0  # generated, up to and with the one that ended it
+        self.reasoning_tokens = 0  # of them, those of the model's thoughts
         self.finish_reason: AnswerEnd | None = None
         self.parser = parser
         self.error: RequestError | None = None
@@ -193,13 +194,15 @@ class Choice:
             if last:
                 text += self._stops.finish()
             self._over = self._stops.matched is not None
-        if text:
-            self._chars += len(text)
-            if self.parser is None:
+        self._chars += len(text)
+        if self.parser is None:
+            if text:
                 self._texts.append(text)
-            else:
-                self._parts += self.parser.push(text)
-                self._over |= self.parser.over and self.tokens >= self._options.min_tokens
+            return
+        if text:
+            self._parts += self.parser.push(text)
+            self._over |= self.parser.over and self.tokens >= self._options.min_tokens
+        self.reasoning_tokens += self.parser.thinking and not last
 
     def _end(self, reason: FinishReason) -> None:
         by_string = self._stops is not None and self._stops.matched is not None

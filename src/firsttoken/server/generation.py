@@ -69,6 +69,7 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    reasoning_tokens: int = 0  # of the completion's
 
 
 @dataclass(slots=True)
@@ -105,6 +106,7 @@ class Generation:
             sum(len(run.request.prompt_token_ids) for run in self.runs),
             sum(choice.tokens for choice in self.choices),
             sum(run.cached_tokens for run in self.runs),
+            sum(choice.reasoning_tokens for choice in self.choices),
         )
 
     def read_usage(self) -> Usage:

@@ -34,6 +34,10 @@ class ReasoningParser:
     def over(self) -> bool:
         return self._inner is not None and self._inner.over
 
+    @property
+    def thinking(self) -> bool:
+        return self._state == self._thoughts
+
     def push(self, text: str) -> list[Part]:
         return self._state(text)
 

@@ -28,11 +28,16 @@ class PromptTokensDetails(AnswerFields):
     cached_tokens: int
 
 
+class CompletionTokensDetails(AnswerFields):
+    reasoning_tokens: int
+
+
 class Usage(AnswerFields):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails
 
 
 class AnsweredFunction(AnswerFields):

@@ -35,6 +35,10 @@ class HermesParser:
     def over(self) -> bool:
         return self._single and self._calls.whole > 0
 
+    @property
+    def thinking(self) -> bool:
+        return False
+
     def push(self, text: str) -> list[Part]:
         parts: list[Part] = []
         while text and not self.over:

@@ -30,6 +30,10 @@ class Llama3JsonParser:
     def over(self) -> bool:
         return self._single and self._calls.whole > 0
 
+    @property
+    def thinking(self) -> bool:
+        return False
+
     def push(self, text: str) -> list[Part]:
         parts: list[Part] = []
         while text and not self.over:
