@@ -1,4 +1,4 @@
-.PHONY: demo test soak install check clean
+.PHONY: demo test soak install browser check clean
 
 # Everything from a fresh clone to a first answer; repeat it at will. PYTHON=... picks the Python for .venv.
 demo:
@@ -16,6 +16,10 @@ soak:
 # The environment with the development tools, and nothing run
 install:
 	@PYTHON="$(PYTHON)" scripts/setup install
+
+# Chromium and the chat page's environment: what its tests need and leave themselves out without
+browser:
+	@PYTHON="$(PYTHON)" scripts/setup browser
 
 # Format, lint, types, import contracts and house rules: what CI checks besides the tests
 check:

@@ -13,13 +13,14 @@ from firsttoken.chat.chat_server import ChatServer
 from firsttoken.chat.event_stream import Piece
 from firsttoken.chat.history import History
 from firsttoken.chat.language import Language
-from firsttoken.chat.pace import steady
+from firsttoken.chat.pace import INTERVAL, steady
 from firsttoken.chat.page import elements, words
 from firsttoken.chat.page.live import LiveAnswer
 from firsttoken.chat.page.models import Models
 from firsttoken.chat.page.store import Row
 from firsttoken.chat.settings import Model, Settings
 
+_DRAWING = 25e-6  # seconds a character: about four times what a browser takes to draw it
 _THOUGHT_SHOWN = 600  # characters of a thought's end that are shown while it goes on
 
 
@@ -65,6 +66,8 @@ class Answering:
         except ChatError as failure:
             error = failure.text(self._language)
         await self._stop_waiting()
+        if rest := self._answer.text[len(self._live.text) :]:
+            await self._live.add(rest)  # what had come and was not yet due to be shown
         if model is not None:
             await count_partial(self._server, model, self._answer)
         return elements.foot(
@@ -87,9 +90,13 @@ class Answering:
             on_wait=self._on_wait,
             on_drop=self._on_drop,
         )
-        async with aclosing(steady(stream)) as pieces:
+        async with aclosing(steady(stream, self._interval)) as pieces:
             async for piece in pieces:
                 await self._show(piece)
+
+    def _interval(self) -> float:
+        """Chainlit draws the whole answer anew each time: a long one is drawn less often."""
+        return INTERVAL + _DRAWING * len(self._live.text)
 
     def _notices(self, question: Question) -> list[str]:
         said = []

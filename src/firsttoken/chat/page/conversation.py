@@ -110,6 +110,7 @@ class Conversation:
         session.current_task = task
         live = LiveAnswer(dict(message.to_dict()), session, task)
         service.live.put(session.thread_id, live)
+        await session.emit("window_message", {"thread": session.thread_id})
         asked = Question(
             self._with_attachments(question.id, question.content), self.values.get("model"), self._settings
         )

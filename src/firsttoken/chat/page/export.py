@@ -39,5 +39,5 @@ def as_markdown(thread: dict[str, Any]) -> str:
 
 def file_name(thread: dict[str, Any]) -> str:
     """Of letters that every file system takes, without an ending."""
-    name = re.sub(r"[^\w\- ]+", "", thread["name"] or "", flags=re.UNICODE).strip()
-    return name[:60].strip() or "chat"
+    words = re.findall(r"[\w-]+", thread["name"] or "")
+    return " ".join(words)[:60].strip() or "chat"

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
+import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from firsttoken.chat.page.chainlit_files import write_config, write_words
 from firsttoken.chat.page.options import Options
 from firsttoken.errors import ConfigError
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
 
 # Chainlit acts on these, wherever they come from: databases, bots, other ways to log in.
 _FOREIGN = ("CHAINLIT_", "DATABASE_URL", "LITERAL_", "OAUTH_", "SLACK_", "DISCORD_", "TEAMS_", "TRACELOOP_", "OTEL_")
@@ -37,28 +44,46 @@ def run(options: Options) -> None:
         import chainlit
     except ImportError as error:
         raise ConfigError(f"The chat page needs Chainlit ({error}): pip install 'firsttoken[chat]'.") from error
-    import uvicorn
-
     from firsttoken.chat.page.callbacks import Callbacks
     from firsttoken.chat.page.data_layer import History
     from firsttoken.chat.page.service import Service
     from firsttoken.chat.page.store import Store
     from firsttoken.chat.page.web import Web
 
+    logging.getLogger("chainlit").setLevel(logging.ERROR)  # it warns of what this page leaves out on purpose
     write_words(root, Path(chainlit.__file__).parent / "translations")
     service = Service(options, History(Store(options.data_dir / "chats.sqlite3")))
     Callbacks(service).install()
-    config = uvicorn.Config(
-        Web(service).app(),
-        host=options.host,
-        port=options.port,
-        log_level="error",
-        timeout_graceful_shutdown=3,  # open tabs would keep it up
-    )
-    server = uvicorn.Server(config)
+    server = _server(Web(service).app(), options)
     server.run()
     if not server.started:
         sys.exit(1)
+
+
+def _server(app: ASGIApp, options: Options) -> uvicorn.Server:
+    import uvicorn
+
+    class Announcing(uvicorn.Server):
+        """Prints its address once it listens: whoever started the page waits for that line."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                print(_address(options), flush=True)
+
+    config = uvicorn.Config(
+        app,
+        host=options.host,
+        port=options.port,
+        log_level="error",
+        timeout_graceful_shutdown=1,  # open tabs would keep it up
+    )
+    return Announcing(config)
+
+
+def _address(options: Options) -> str:
+    host = socket.gethostname() if options.host in ("0.0.0.0", "::") else options.host
+    return f"http://[{host}]:{options.port}" if ":" in host else f"http://{host}:{options.port}"
 
 
 def _secret(path: Path) -> str:

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -64,14 +64,20 @@ class Web:
             Route("/avatars/{name}", self.icon),
             Mount("/", chainlit_app),
         ]
-        return Guard(Starlette(routes=routes, lifespan=lifespan), self._service.options)
+        return Guard(
+            Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _said}),
+            self._service.options,
+        )
 
     async def document(self, request: Request) -> Response:
-        html = tidy(get_html_template(""))
         login = "password" if self._service.options.password else "none"
+        known = get_token_from_cookies(request.cookies) is not None
+        if login == "password" and not known and not request.url.path.startswith("/login"):
+            return RedirectResponse("/login")  # which the page would do itself, after a refusal
+        html = tidy(get_html_template(""))
         html = html.replace('<html lang="en">', f'<html lang="{_tag(request)}" data-login="{login}">')
         response = HTMLResponse(html, headers={"Content-Security-Policy": policy(html), "Cache-Control": "no-cache"})
-        if login == "none" and not get_token_from_cookies(request.cookies):
+        if login == "none" and not known:
             # Here already, so that the page need not first be refused and then ask to be let in.
             set_auth_cookie(request, response, create_jwt(User(identifier=USER)))
         return response
@@ -108,8 +114,8 @@ class Web:
         session = WebsocketSession.get_by_id(request.query_params.get("session_id", ""))
         if session is None or session.user is None or session.user.identifier != user:
             raise HTTPException(404, "Reload the page.")
-        if int(request.headers.get("content-length", "0")) > LARGEST + 65536:
-            raise HTTPException(413, words.FILE_TOO_LARGE.text(_language(request), name="–", limit=LARGEST // 1024))
+        if int(request.headers.get("content-length", "0")) > 4 * LARGEST:  # nothing of it is read
+            raise HTTPException(413, words.FILE_TOO_LARGE.text(_language(request), name="…", limit=LARGEST // 1024))
         async with request.form(max_files=1, max_fields=1) as form:
             file = form.get("file")
             if not isinstance(file, UploadFile) or not file.filename:
@@ -171,6 +177,12 @@ class Web:
         if thread is None or thread["userIdentifier"] != user:
             raise HTTPException(404)
         return thread
+
+
+async def _said(_: Request, error: Exception) -> Response:
+    """As Chainlit's browser code reads it."""
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"detail": error.detail}, error.status_code)
 
 
 async def _user(request: Request) -> str:

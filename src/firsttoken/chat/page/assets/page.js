@@ -20,7 +20,7 @@
     '#edit-chat-input': say('Edit your question', '编辑你的问题'),
     '.edit-message': say('Edit this question', '编辑此问题'),
     '#thread-options': say('Rename or delete', '重命名或删除'),
-    '.message-content button': say('Copy the code', '复制代码'),
+    '.message-content button:not(.foot *)': say('Copy the code', '复制代码'),
     '#attachments button': say('Remove the attachment', '移除附件'),
     '#chat-settings [role="switch"]': say('Back to the recommended values', '恢复推荐值'),
     'form .relative > button': say('Show the password', '显示密码'),
@@ -29,12 +29,16 @@
   const name = () => {
     for (const [selector, label] of Object.entries(names))
       for (const node of document.querySelectorAll(selector))
-        if (!node.hasAttribute('aria-label') && !node.textContent.trim()) node.setAttribute('aria-label', label);
+        if (node.dataset.named !== label && !node.textContent.trim()) {
+          node.dataset.named = label; // React may turn one button into another
+          node.setAttribute('aria-label', label);
+        }
     for (const node of document.querySelectorAll('button:not([aria-label]):not([data-named])')) {
       node.dataset.named = '';
       if (node.querySelector('svg.lucide-arrow-down') && !node.textContent.trim())
         node.setAttribute('aria-label', say('Scroll to the end', '滚动到底部'));
     }
+    for (const node of document.querySelectorAll('.message-content pre code:not([tabindex])')) node.tabIndex = 0; // it scrolls
     // A thread is a link around a button around a menu: the link and the menu are what a keyboard needs.
     for (const node of document.querySelectorAll('#thread-options:not([tabindex])')) {
       node.tabIndex = 0;
@@ -42,9 +46,13 @@
       const inner = node.closest('button');
       if (inner) {
         inner.tabIndex = -1;
-        inner.setAttribute('role', 'none');
+        inner.setAttribute('role', 'group');
+        inner.setAttribute('aria-label', inner.textContent);
       }
     }
+    for (const node of document.querySelectorAll('ul[data-sidebar="menu"]:has(> div):not([role])')) node.setAttribute('role', 'none');
+    const header = document.querySelector('#header > div:last-child');
+    if (header && !document.querySelector('#export-all') && document.querySelector('#thread-history')) header.prepend(exportAll);
     const email = document.querySelector('form #email');
     if (email && !email.value) fillIn(email);
   };
@@ -56,6 +64,14 @@
     field.parentElement.style.display = 'none';
     document.querySelector('form #password')?.focus();
   };
+  const exportAll = document.createElement('a');
+  exportAll.id = 'export-all';
+  exportAll.href = '/firsttoken/export';
+  exportAll.download = 'chats.json';
+  exportAll.title = say('Export all chats', '导出全部对话');
+  exportAll.setAttribute('aria-label', exportAll.title);
+  exportAll.innerHTML =
+    '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 3v12m-5-5 5 5 5-5M4 17v2a2 2 0 0 0 2 2h12a2 2 0 0 0 2-2v-2"/></svg>';
   let planned = false;
   const observer = new MutationObserver(() => {
     if (planned) return;
@@ -65,7 +81,13 @@
       name();
     }, 150);
   });
-  observer.observe(document.body, { childList: true, subtree: true });
+  observer.observe(document.body, { childList: true, subtree: true, attributeFilter: ['id'] });
+
+  // On a phone Chainlit gives a new chat its address only when the list of chats is opened, and then closes that list.
+  window.addEventListener('message', ({ source, data }) => {
+    if (source === window && data?.thread && location.pathname === '/' && matchMedia('(max-width: 767px)').matches)
+      history.replaceState(history.state, '', `/thread/${data.thread}`);
+  });
 
   // Esc stops an answer, unless it closes something.
   document.addEventListener('keydown', (event) => {

@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 import uvicorn
@@ -63,6 +63,11 @@ class ScriptedModel:
     models: list[str] = field(default_factory=lambda: ["scripted", "other"])
     asked: list[Asked] = field(default_factory=list)
 
+    def reset(self) -> None:
+        for known in fields(self):
+            default = known.default_factory() if known.default_factory is not MISSING else known.default
+            setattr(self, known.name, default)
+
     def app(self) -> Starlette:
         return Starlette(
             routes=[
@@ -98,6 +103,8 @@ class ScriptedModel:
             self.busy -= 1
             return _error(429, "The queue is full.", {"Retry-After": "1"})
         asked = Asked(await request.json())
+        if asked.body["model"] not in self.models:
+            return _error(404, f"The model `{asked.body['model']}` does not exist here.", code="model_not_found")
         self.asked.append(asked)
         tokens = count(asked.messages)
         if tokens > CONTEXT:
