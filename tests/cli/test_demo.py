@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
-from firsttoken.chat.client import Answer
+from firsttoken.chat.answer import Answer
 from firsttoken.cli.demo import ABOUT, ceiling_line, curl_line
 from firsttoken.machine.ceilings import MemoryCeiling
 

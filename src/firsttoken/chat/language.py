@@ -16,7 +16,7 @@ class Words:
     en: str
     zh: str
 
-    def text(self, language: Language, **values: object) -> str:
+    def text(self, language: Language, /, **values: object) -> str:
         return (self.zh if language == "zh" else self.en).format(**values)
 
 

@@ -2,133 +2,175 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
 
 from rich.console import Console
 
-from firsttoken.chat.client import Answer, ChatClient, ChatError, Options
+from firsttoken.chat import terminal_words as words
+from firsttoken.chat.answer import Answer, figures
+from firsttoken.chat.asking import ask, count_partial
+from firsttoken.chat.chat_errors import ChatError, ServerLoading, WaitingError
+from firsttoken.chat.chat_server import ChatServer
+from firsttoken.chat.history import History
+from firsttoken.chat.language import Language, Words
+from firsttoken.chat.line import ReadLine
+from firsttoken.chat.pace import steady
+from firsttoken.chat.saved_chats import SavedChats, title_of
+from firsttoken.chat.settings import Model, Settings
+from firsttoken.chat.views import View, view_for
 
-HELP = """/help   this list
-/clear  forget the conversation so far
-/quit   leave (also /exit, or Ctrl-D)
-Ctrl-C  stop the answer, keep the conversation"""
-
-_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
-
-ReadLine = Callable[[str], str]
-"""Shows a prompt and returns a line. Raises EOFError at the end of input and KeyboardInterrupt on Ctrl-C."""
-
-
-class Conversation:
-    """The messages of one chat, as they are sent: the whole of it each turn."""
-
-    def __init__(self, system: str | None = None) -> None:
-        self._system = [] if system is None else [{"role": "system", "content": system}]
-        self.messages = list(self._system)
-
-    def clear(self) -> None:
-        self.messages = list(self._system)
-
-    def add(self, question: str, answer: str) -> None:
-        self.messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+_PROMPT = "\n> "
 
 
 class TerminalChat:
-    """Reads lines until the user leaves. Errors of one turn are told and the chat goes on."""
+    """One conversation at a time with one server. Errors of one turn are told and the chat goes on.
+
+    Everything asynchronous runs in `runner`, which turns Ctrl-C into a cancellation of what runs, and only of that.
+    """
 
     def __init__(
         self,
-        client: ChatClient,
-        model: str,
+        server: ChatServer,
+        model: Model,
         *,
+        runner: asyncio.Runner,
         console: Console,
-        read_line: ReadLine,
-        system: str | None = None,
-        options: Options | None = None,
+        notes: Console | None = None,
+        language: Language = "en",
+        history: History | None = None,
+        settings: Settings | None = None,
+        saved: SavedChats | None = None,
         footnote: Callable[[Answer], str | None] = lambda answer: None,
     ) -> None:
-        """`footnote` may add a second line of figures under an answer."""
-        self._client = client
-        self._model = model
+        """`notes` gets everything but answers, `footnote` may add a second line of figures, `saved` keeps what is
+        said."""
+        self.server = server
+        self.model = model
+        self.history = history or History()
+        self.settings = settings or Settings()
+        self.saved = saved
+        self.title = ""
+        self.failed = False  # whether the last turn ended with an error
+        self._path: Path | None = None  # where this conversation is kept
+        self._runner = runner
         self._console = console
-        self._read_line = read_line
-        self._options = options or Options()
+        self._notes = notes or console
+        self._language = language
         self._footnote = footnote
-        self.conversation = Conversation(system)
 
-    def run(self) -> None:
-        """Talks until /quit, /exit or the end of input."""
-        self._note("Type a message, or /help.")
+    def say(self, text: Words, /, **values: object) -> str:
+        return text.text(self._language, **values)
+
+    def note(self, text: Words | str, /, **values: object) -> None:
+        shown = text if isinstance(text, str) else self.say(text, **values)
+        # A pipe's lines are not broken; a terminal would break them inside words.
+        whole = not self._notes.is_terminal
+        self._notes.print(shown, style="dim", markup=False, highlight=False, soft_wrap=whole)
+
+    def run(self, read_line: ReadLine, command: Callable[[str], bool | None]) -> None:
+        """Talks until the end of input, or until `command`, which gets every line with a /, says False."""
+        self.note(words.WELCOME, model=self.model.name, url=self.server.url)
         while True:
             try:
-                line = self._read_line("\n> ").strip()
+                line = read_line(_PROMPT).strip()
             except EOFError:
-                self._console.print()
                 return
             except KeyboardInterrupt:
-                self._console.print()
-                self._note("Ctrl-D or /quit leaves.")
+                self.note(words.LEAVE)
                 continue
-            if line in ("/quit", "/exit"):
-                return
-            if line == "/help":
-                self._note(HELP)
-            elif line == "/clear":
-                self.conversation.clear()
-                self._note("Forgotten.")
-            elif line.startswith("/") and " " not in line:
-                self._note(f"There is no command {line}; /help lists them.")
-            elif line:
-                self.turn(line)
+            try:
+                if line.startswith("/"):
+                    if command(line) is False:
+                        return
+                elif line:
+                    self.turn(line)
+            except ChatError as error:
+                self.note(error.text(self._language))
+            except KeyboardInterrupt:
+                self.note(words.STOPPED)
 
     def turn(self, question: str) -> Answer | None:
-        """Asks, prints the answer as it comes and its figures; None when nothing came back.
+        """Asks, shows the answer as it comes and its figures; None when nothing came back.
 
         What was said before Ctrl-C or a broken connection stays in the conversation.
         """
         answer = Answer()
-        messages = [*self.conversation.messages, {"role": "user", "content": question}]
-        stream = self._client.stream(self._model, messages, self._options, answer)
-        failure: str | None = None
+        view = view_for(self._console)
         try:
-            for piece in stream:
-                # The model's text is data: it must not move the cursor or set the window's title.
-                self._console.file.write(piece.translate(_CONTROLS))
-                self._console.file.flush()
-        except KeyboardInterrupt:
-            failure = "Stopped."
-        except ChatError as error:
-            failure = str(error)
+            failure = self._runner.run(self._ask(question, answer, view))
+        except KeyboardInterrupt:  # a second one, while the first was being dealt with
+            failure = self.say(words.STOPPED)
         finally:
-            stream.close()  # closes the connection, which aborts the request
-        self._console.print()
-        if answer.text:
-            self.conversation.add(question, answer.text)
-            self._note(figures(answer))
+            view.end()
+        self.failed = failure is not None
+        if answer.text or answer.reasoning:
+            self.note(figures(answer, self._language))
             if extra := self._footnote(answer):
-                self._note(extra)
-        if failure:
-            self._note(failure)
+                self.note(extra)
+        if failure is None and not answer.text:
+            failure = self.say(words.EMPTY)
+        if failure is not None:
+            self.note(failure)
+        if answer.text:
+            self.keep()
         return answer if answer.text else None
 
-    def _note(self, text: str) -> None:
-        self._console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
+    def keep(self) -> None:
+        """Writes the conversation to the disk, where that is wanted."""
+        if self.saved is None or not self.history.turns:
+            return
+        self._path = self._path or self.saved.new_path()
+        try:
+            self.saved.keep(self._path, self.history, self.model.name, self.title)
+        except OSError as error:
+            self.note(words.CANNOT_KEEP, reason=error.strerror)
+            self.saved = None  # it is told once
 
+    def begin(self, history: History, path: Path | None = None, title: str = "") -> None:
+        """Puts another conversation in the place of this one."""
+        self.history, self._path, self.title = history, path, title
 
-def figures(answer: Answer) -> str:
-    """One line: TTFT, decode speed, tokens, cached prompt tokens, E2E; what is not known is left out."""
-    parts: list[str] = []
-    if answer.ttft is not None:
-        parts.append(f"TTFT {answer.ttft * 1000:.0f} ms")
-    if answer.tokens_per_second is not None:
-        parts.append(f"{answer.tokens_per_second:.1f} tok/s")
-    if answer.completion_tokens is not None:
-        parts.append(f"{answer.completion_tokens} tokens")
-    if answer.prompt_tokens is not None:
-        cached = f", {answer.cached_tokens} cached" if answer.cached_tokens is not None else ""
-        parts.append(f"prompt {answer.prompt_tokens}{cached}")
-    if answer.e2e is not None:
-        parts.append(f"E2E {answer.e2e:.2f} s")
-    if answer.finish_reason == "length":
-        parts.append("cut at the token limit")
-    return " · ".join(parts)
+    def models(self) -> list[Model]:
+        """What the server has. Raises ChatError."""
+        return self._runner.run(self.server.models())
+
+    @property
+    def shown_title(self) -> str:
+        return self.title or title_of(self.history.turns)
+
+    async def _ask(self, question: str, answer: Answer, view: View) -> str | None:
+        """Returns the sentence for what went wrong, if anything did."""
+        stream = ask(
+            self.server,
+            self.model,
+            self.history,
+            question,
+            self.settings,
+            answer,
+            on_wait=lambda error, pause: view.wait(self._why(error, pause)),
+            on_drop=lambda turns: self.note(words.DROPPED, turns=turns),
+        )
+        failure = None
+        try:
+            async with aclosing(steady(stream)) as pieces:
+                async for piece in pieces:
+                    view.show(piece)
+        except ChatError as error:
+            failure = error.text(self._language)
+        except asyncio.CancelledError:  # Ctrl-C
+            failure = self.say(words.STOPPED)
+            task = asyncio.current_task()
+            assert task
+            task.uncancel()
+        await count_partial(self.server, self.model, answer)
+        return failure
+
+    def _why(self, error: WaitingError, pause: float) -> str:
+        text = error.text(self._language)
+        if isinstance(error, ServerLoading):
+            return self.say(words.WAITING, error=text)
+        return self.say(words.TRYING_AGAIN, error=text, seconds=math.ceil(pause))

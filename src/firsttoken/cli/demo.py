@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from firsttoken.chat.client import Answer
+    from firsttoken.chat.answer import Answer
     from firsttoken.machine.ceilings import MemoryCeiling
 
 QUESTION = "What is the capital of France, and what is it known for?"
@@ -25,14 +25,20 @@ def demo(port: int) -> None:
     Downloads the model (once), starts a server, prints the answer with its figures and the memory ceiling beside
     them, and the API's address. In a terminal it goes on as a chat; elsewhere it ends and stops the server.
     """
+    import asyncio
+    import os
     import sys
-    from contextlib import nullcontext
+    from contextlib import ExitStack
 
     from rich.console import Console
 
-    from firsttoken.chat.client import ChatClient, Options
+    from firsttoken.chat.chat_server import ChatServer
+    from firsttoken.chat.commands import COMMANDS, Commands
+    from firsttoken.chat.language import language_of_environment
     from firsttoken.chat.line import terminal_line
+    from firsttoken.chat.settings import Settings
     from firsttoken.chat.terminal import TerminalChat
+    from firsttoken.chat.views import quiet_keys
     from firsttoken.cli.foreground import own_foreground
     from firsttoken.cli.local_server import free_port, local_server
     from firsttoken.machine.ceilings import memory_ceiling
@@ -46,32 +52,43 @@ def demo(port: int) -> None:
     if chosen != port:
         console.print(f"Port {port} is taken, so the server takes {chosen}.")
     console.print("Starting the server")
-    with local_server(["demo"], port=chosen, progress=lambda phase: console.print(f"  {phase}", style="dim")) as server:
-        card = model_card(server.url)
+
+    def progress(phase: str) -> None:
+        console.print(f"  {phase}", style="dim")
+
+    with local_server(["demo"], port=chosen, progress=progress) as started, asyncio.Runner() as runner:
+        card = model_card(started.url)
         console.print(
-            f"Ready in {server.start_seconds:.1f} s. Weights: {card['weights']}\n", markup=False, soft_wrap=True
+            f"Ready in {started.start_seconds:.1f} s. Weights: {card['weights']}\n", markup=False, soft_wrap=True
         )
-        client = ChatClient(server.url)
+        server = ChatServer(started.url)
+        [model] = runner.run(server.models())
+        in_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         chat = TerminalChat(
-            client,
-            client.model(),
+            server,
+            model,
+            runner=runner,
             console=console,
-            read_line=terminal_line(),
-            options=Options(temperature=0, max_tokens=256),  # so small a model rambles when it samples
+            language=language_of_environment(os.environ),
+            settings=Settings(temperature=0, max_tokens=256),  # so small a model rambles when it samples
             footnote=lambda answer: ceiling_line(answer, ceiling, int(card["weight_bytes"])),
         )
         console.print(f"> {QUESTION}", style="bold")
-        in_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        with own_foreground(sys.stdin.fileno()) if in_terminal else nullcontext():
+        with ExitStack() as stack:
+            if in_terminal:
+                stack.enter_context(own_foreground(sys.stdin.fileno()))
+                stack.enter_context(quiet_keys(sys.stdin.fileno()))
             if chat.turn(QUESTION) is None and not in_terminal:
                 raise click.ClickException("The demo model gave no answer; run the demo again.")
-            console.print(f"\nThe API is at {client.url} until you leave; from another terminal:")
-            console.print(curl_line(client.url), markup=False, soft_wrap=True)
+            console.print(f"\nThe API is at {server.url} until you leave; from another terminal:")
+            console.print(curl_line(server.url), markup=False, soft_wrap=True)
             if in_terminal:
-                chat.run()
+                read_line = terminal_line(None, list(COMMANDS))
+                chat.run(read_line, Commands(chat, read_line))
             else:
                 end = f"There is no terminal to chat in, so the demo ends; `{own_command()} serve demo` serves on."
                 console.print(f"\n{end}", markup=False, soft_wrap=True)
+        runner.run(server.close())
 
 
 def curl_line(url: str) -> str:
