@@ -98,6 +98,7 @@ class Screen:
 def feed(text: str, size: int) -> Screen:
     screen = Screen()
     view = MarkdownView(screen.console)
+    view.begin()
     for start in range(0, len(text), size):
         view.show(Piece(text[start : start + size]))
     view.end()
@@ -118,6 +119,7 @@ def test_a_program_longer_than_the_screen_is_whole_in_the_end() -> None:
 def test_a_complete_block_stays_in_sight_while_the_next_one_begins() -> None:
     screen = Screen()
     view = MarkdownView(screen.console)
+    view.begin()
     view.show(Piece("```\ncode = 1\n```\n\n"))
     time.sleep(0.2)  # drawing pauses in proportion to what it took
     view.show(Piece("Then"))
@@ -133,6 +135,7 @@ def test_formulas_stay_as_they_were_written() -> None:
 def test_control_characters_move_no_cursor() -> None:
     screen = Screen()
     view = MarkdownView(screen.console)
+    view.begin()
     view.show(Piece("safe\x1b]0;title\x07 \x9b2Jtext"))
     view.end()
     assert screen.text().strip() == "safe]0;title 2Jtext"
@@ -142,6 +145,7 @@ def test_control_characters_move_no_cursor() -> None:
 def test_thoughts_stand_above_the_answer() -> None:
     screen = Screen()
     view = MarkdownView(screen.console)
+    view.begin()
     view.wait("still loading")
     view.show(Piece("Let me ", thought=True))
     view.show(Piece("see.", thought=True))

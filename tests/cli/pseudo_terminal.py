@@ -34,13 +34,13 @@ class PseudoTerminal:
             stdout=inside,
             stderr=inside,
             start_new_session=True,
-            env=os.environ | plain | environment,
+            env={**os.environ, **plain, **environment},
         )
         os.close(inside)
         self.raw = ""
         self.screen = ""
 
-    def wait_for(self, pattern: str, seconds: float = 20) -> None:
+    def wait_for(self, pattern: str, seconds: float = 60) -> None:
         """Reads on until the part of the screen that has not been waited for yet matches, and forgets that part."""
         deadline = time.monotonic() + seconds
         while True:

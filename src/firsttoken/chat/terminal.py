@@ -101,6 +101,7 @@ class TerminalChat:
         answer = Answer()
         view = view_for(self._console)
         try:
+            view.begin()
             failure = self._runner.run(self._ask(question, answer, view))
         except KeyboardInterrupt:  # a second one, while the first was being dealt with
             failure = self.say(words.STOPPED)

@@ -23,6 +23,8 @@ _BUSY = 0.2  # at most this share of the time is spent on drawing: the model may
 class View(Protocol):
     """One answer on the screen."""
 
+    def begin(self) -> None: ...
+
     def wait(self, text: str) -> None:
         """Why there is no answer yet."""
 
@@ -42,6 +44,9 @@ class PlainView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._begun = False
+
+    def begin(self) -> None:
+        """Nothing comes before the text."""
 
     def wait(self, text: str) -> None:
         """Nobody watches a pipe."""
@@ -70,6 +75,8 @@ class MarkdownView:
         self._printed = False
         self._next = 0.0  # time.monotonic() before which nothing is drawn
         self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def begin(self) -> None:
         self._live.start()
         self._draw(Text("…", style="dim"))
 
