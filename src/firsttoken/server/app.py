@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -144,18 +142,9 @@ def _add_api(app: FastAPI, service: Service, described: Described) -> None:
     async def create_a_response(request: Request) -> Response:
         return await create_response(service, request)
 
-    not_stored: dict[str, Any] = {
-        "status_code": 404,
-        "summary": "404: no response is stored",
-        "openapi_extra": route(answers.Error, status="404"),
-    }
-
-    @app.get("/v1/responses/{response_id}", **not_stored)
-    async def retrieve_response(response_id: str) -> Response:
-        return no_stored_response(response_id)
-
-    @app.delete("/v1/responses/{response_id}", **not_stored)
-    async def delete_response(response_id: str) -> Response:
+    # Not in the document, since it never succeeds.
+    @app.api_route("/v1/responses/{response_id}", methods=["GET", "DELETE"], include_in_schema=False)
+    async def stored_response(response_id: str) -> Response:
         return no_stored_response(response_id)
 
     messages = route(MessageObject, MessagesRequest, events=MessageEvent, errors=GENERATES, error=MessageError)

@@ -50,13 +50,11 @@ class Described:
         also: dict[str, type[BaseModel]] | None = None,
         errors: tuple[str, ...] = KEYED,
         error: type[BaseModel] = Error,
-        status: str = "200",
     ) -> dict[str, Any]:
         """`openapi_extra` of a route.
 
         `answer` is None for plain text; `events` are those of a stream, each the JSON of one `data:` line; `also` are
         answers of other statuses that are no error objects; `error` is the form of those that are.
-        `status` is the answer's own.
         """
         self.bodies += bodies
         self._answers += [schema for schema in (answer, events, error, *(also or {}).values()) if schema is not None]
@@ -65,7 +63,7 @@ class Described:
             content = {"application/json": {"schema": _reference(answer)}}
         if events is not None:
             content["text/event-stream"] = {"schema": _event(events, error)}
-        responses: dict[str, Any] = {status: {"description": "The answer.", "content": content}}
+        responses: dict[str, Any] = {"200": {"description": "The answer.", "content": content}}
         for status in sorted(errors):
             shared = {"$ref": f"{_RESPONSES}{status}"}
             responses[status] = shared if error is Error else _error(status, _ERRORS[status], error)
