@@ -25,6 +25,7 @@ from firsttoken.bench.report_parts import (
     sweep_rows,
 )
 from firsttoken.bench.report_sensors import sensor_section
+from firsttoken.bench.table import why_no_ceilings
 from firsttoken.bench.words import Words
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -138,10 +139,8 @@ def _shares(result: RunResult) -> str:
     found = [(scenario.name, share) for scenario in result.scenarios for share in scenario.shares]
     heading = f"<h2>{Words('Against the ceiling', '与性能上限对比').html}</h2>\n"
     if not found:
-        note = Words(
-            "No ceiling is known for this run: it needs the model's config and this machine's measured bandwidth.",
-            "本次运行没有可用的上限：需要模型配置和本机实测带宽。",
-        )
+        why = why_no_ceilings(result)
+        note = Words(why, f"本次运行没有可用的上限：需要模型配置（--model-config）和本机实测带宽。（{why}）")
         return f'{heading}<p class="soft">{note.html}</p>\n'
     caption = Words("Share of the ceiling that was reached", "达到上限的比例")
     explained = Words("How each ceiling comes about", "各上限如何得出")

@@ -29,12 +29,18 @@ def print_run(console: Console, result: RunResult) -> None:
     console.print(Text(head, style="bold"), soft_wrap=True)
     console.print(run_table(result, wide=console.width >= WIDE))
     if not any(scenario.shares for scenario in result.scenarios):
-        console.print(Text("No ceiling is known, so no figure has one beside it.", style="dim"), soft_wrap=True)
+        console.print(Text(why_no_ceilings(result), style="dim"), soft_wrap=True)
     if any(_only_mean(scenario) for scenario in result.scenarios):
         console.print(
             Text("Times are medians; ~ is a mean, where there are too few requests for a median.", style="dim")
         )
     print_checks(console, result)
+
+
+def why_no_ceilings(result: RunResult) -> str:
+    """One sentence for a run without ceilings."""
+    checks = (check for scenario in result.scenarios for check in scenario.checks)
+    return next((one.text for one in checks if one.name == "roofline"), "No ceilings: nothing was measured.")
 
 
 def run_table(result: RunResult, wide: bool = True) -> Table:
