@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.bench.made_up_run import made_up_run
 from tests.bench.sides import run, scenario
 
 from firsttoken.bench.compare import Comparison, Row, compare, compare_pairs
@@ -29,6 +30,18 @@ def test_runs_are_shown_with_their_change_and_without_a_claim() -> None:
     assert row(found, "ready", "").values == [5.0, 5.0]
     assert all(row.interval is None for row in found.rows)
     assert "no difference is claimed" in found.notes[0]
+
+
+def test_requests_of_different_kinds_are_compared_apart() -> None:
+    one = made_up_run()
+    one.scenarios = one.scenarios[-1:]
+    found = compare([one, one], ["old", "new"])
+    by_place = {place: [row for row in found.rows if row.scenario == place] for place in
+                ("intruder", "intruder, arrival", "intruder, background")}  # fmt: skip
+    assert [row.figure.key for row in by_place["intruder, background"]] == ["ttft", "tpot", "worst_gap", "e2e"]
+    assert by_place["intruder, background"][2].values == pytest.approx([0.338, 0.338], abs=0.001)
+    assert by_place["intruder, arrival"][0].values == pytest.approx([0.997, 0.997])
+    assert not {"ttft", "worst_gap"} & {row.figure.key for row in by_place["intruder"]}
 
 
 def test_three_runs_are_each_compared_to_the_first() -> None:

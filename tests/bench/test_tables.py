@@ -6,6 +6,7 @@ import csv
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from tests.bench import sides
 from tests.bench.made_up_run import made_up_run
@@ -73,7 +74,11 @@ def test_csv_has_a_line_a_scenario_and_a_line_a_request(tmp_path: Path) -> None:
     scenarios, requests = write_csv(tmp_path / "run.csv", run)
     with scenarios.open(encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
-    assert [row["scenario"] for row in rows] == [scenario.name for scenario in run.scenarios]
+    names = [(row["scenario"], row["group"]) for row in rows]
+    groups = [("intruder", "arrival"), ("intruder", "background")]
+    assert names == [*((scenario.name, "") for scenario in run.scenarios), *groups]
+    assert [float(row["ttft_maximum"]) for row in rows[-2:]] == pytest.approx([0.997, 0.03])
+    assert (float(rows[0]["gpu_percent"]) > 90, rows[-1]["gpu_percent"]) == (True, "")
     assert float(rows[0]["tpot_ceiling"]) == 0.00183
     metrics = run.scenarios[0].metrics
     assert metrics is not None

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from firsttoken.bench.energy import scenario_usage
-from firsttoken.bench.records import Distribution, LoadSpec, RequestRecord, RunResult, ScenarioResult
+from firsttoken.bench.records import Distribution, LoadSpec, Metrics, RequestRecord, RunResult, ScenarioResult
 from firsttoken.bench.statistics import MINIMUM_PAIRS, Verdict, paired_ratio
 from firsttoken.errors import ConfigError
 
@@ -36,6 +36,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("ready", "launch to ready", "s", True, True),
     Figure("ttft", "TTFT", "s", True, True),
     Figure("tpot", "TPOT", "s", True, True),
+    Figure("worst_gap", "worst gap", "s", True),
     Figure("e2e", "total", "s", True, True),
     Figure("output_tokens_per_s", "output tok/s", "tok/s", False, True),
     Figure("tpot_share", "TPOT, share of ceiling", "share", False),
@@ -181,7 +182,22 @@ def _figures(run: RunResult) -> dict[_Place, dict[str, float | None]]:
     for scenario in run.scenarios:
         if scenario.metrics is not None and scenario.complete:
             found[scenario.name, scenario.load.label] = _figures_of(scenario, run)
+            for group, metrics in scenario.group_metrics.items():
+                found[_group_place(scenario, group)] = _latencies(metrics)
     return found
+
+
+def _group_place(scenario: ScenarioResult, group: str) -> _Place:
+    return f"{scenario.name}, {group}", scenario.load.label
+
+
+def _latencies(metrics: Metrics) -> dict[str, float | None]:
+    return {
+        "ttft": _middle(metrics.ttft),
+        "tpot": _middle(metrics.tpot),
+        "worst_gap": metrics.worst_gap.maximum,
+        "e2e": _middle(metrics.e2e),
+    }
 
 
 def _figures_of(scenario: ScenarioResult, run: RunResult) -> dict[str, float | None]:
@@ -190,9 +206,8 @@ def _figures_of(scenario: ScenarioResult, run: RunResult) -> dict[str, float | N
     shares = {share.figure: share.share for share in scenario.shares}
     used = scenario_usage(scenario, run.samples)
     return {
-        "ttft": _middle(metrics.ttft),
-        "tpot": _middle(metrics.tpot),
-        "e2e": _middle(metrics.e2e),
+        # Requests of different kinds have no common latency: their groups do.
+        **({} if scenario.group_metrics else _latencies(metrics)),
         "output_tokens_per_s": metrics.output_tokens_per_s or None,
         "tpot_share": shares.get("tpot"),
         "output_share": shares.get("output_tokens_per_s"),
@@ -227,7 +242,11 @@ def _common(runs: Sequence[RunResult], labels: Sequence[str]) -> list[_Place]:
                 raise ConfigError(
                     f"{labels[0]} and {label} cannot be compared: their scenario {name!r} differs in {difference}."
                 )
-    return [_RUN, *((name, by_name[0][name].load.label) for name in shared)]
+    places = [_RUN]
+    for name in shared:
+        scenario = by_name[0][name]
+        places += [(name, scenario.load.label), *(_group_place(scenario, group) for group in scenario.group_metrics)]
+    return places
 
 
 def _difference(a: ScenarioResult, b: ScenarioResult) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from firsttoken.bench.energy import scenario_usage
 from firsttoken.bench.metrics import e2e, gaps, output_tokens, tpot, ttft, ttft_scheduled
-from firsttoken.bench.records import Distribution, RequestRecord, RunResult, ScenarioResult
+from firsttoken.bench.records import CeilingShare, Distribution, Metrics, RequestRecord, RunResult, ScenarioResult
 
 _SUMMARY = ("count", "mean", "minimum", "p50", "p90", "p99", "maximum")
 _DISTRIBUTIONS = ("ttft", "ttft_scheduled", "tpot", "gaps", "worst_gap", "e2e", "e2e_scheduled", "send_lag")
@@ -27,6 +29,17 @@ _NUMBERS = (
     "goodput_per_s",
     "goodput_share",
 )
+_USAGE = (
+    "gpu_percent",
+    "vram_bytes",
+    "power_w",
+    "energy_j_per_token",
+    "sm_clock_mhz",
+    "host_cpu_percent",
+    "server_cores",
+    "server_rss_bytes",
+    "client_cores",
+)
 _FIGURES: tuple[Literal["ttft", "tpot", "output_tokens_per_s"], ...] = ("ttft", "tpot", "output_tokens_per_s")
 
 Cell = str | int | float | None
@@ -35,18 +48,28 @@ Cell = str | int | float | None
 def write_csv(path: Path, result: RunResult) -> tuple[Path, Path]:
     """Writes `path` with the scenarios and, beside it, `<stem>.requests.csv`; returns both names."""
     requests = path.with_name(path.stem + ".requests.csv")
-    _write(path, [scenario_row(result, scenario) for scenario in result.scenarios])
+    rows = [row for scenario in result.scenarios for row in scenario_rows(result, scenario)]
+    _write(path, rows)
     _write(requests, [request_row(record) for scenario in result.scenarios for record in scenario.records])
     return path, requests
 
 
-def scenario_row(result: RunResult, scenario: ScenarioResult) -> dict[str, Cell]:
-    """Every figure of one scenario under a name of its own; an unknown one is empty."""
-    metrics, load = scenario.metrics, scenario.load
+def scenario_rows(result: RunResult, scenario: ScenarioResult) -> list[dict[str, Cell]]:
+    """One row for a scenario, and one for each of its groups, which have latencies of their own."""
+    groups = [_row(result, scenario, group, found, []) for group, found in scenario.group_metrics.items()]
+    return [_row(result, scenario, "", scenario.metrics, scenario.shares), *groups]
+
+
+def _row(
+    result: RunResult, scenario: ScenarioResult, group: str, metrics: Metrics | None, found: Sequence[CeilingShare]
+) -> dict[str, Cell]:
+    """Every figure under a name of its own; an unknown one is empty."""
+    load = scenario.load
     row: dict[str, Cell] = {
         "model": result.model,
         "server": f"{result.server.kind} {result.server.version}".strip(),
         "scenario": scenario.name,
+        "group": group,
         "load": load.label,
         "concurrency": load.concurrency,
         "rate": load.rate,
@@ -57,11 +80,13 @@ def scenario_row(result: RunResult, scenario: ScenarioResult) -> dict[str, Cell]
     for name in _DISTRIBUTIONS:
         one: Distribution | None = getattr(metrics, name) if metrics else None
         row |= {f"{name}_{part}": getattr(one, part) if one else None for part in _SUMMARY}
-    shares = {share.figure: share for share in scenario.shares}
+    shares = {share.figure: share for share in found}
     for figure in _FIGURES:
         share = shares.get(figure)
         row[f"{figure}_ceiling"] = share.ceiling if share else None
         row[f"{figure}_share"] = share.share if share else None
+    used = scenario_usage(scenario, result.samples)
+    row |= {name: None if group else getattr(used, name) for name in _USAGE}
     row["flags"] = " | ".join(check.text for check in scenario.checks if check.level == "flag")
     row["failures"] = " | ".join(check.text for check in scenario.checks if check.level == "fail")
     return row

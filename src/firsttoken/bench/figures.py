@@ -188,7 +188,7 @@ def sensor_chart(
 ) -> str:
     """One quantity of several sources over the run."""
     series = [
-        Series(_source_name(source), [(at, value * scale) for at, value in points], colour=number)
+        Series(source_name(source), [(at, value * scale) for at, value in points], colour=number)
         for number, (source, points) in enumerate(named.items())
     ]
     x = linear_axis(
@@ -198,7 +198,8 @@ def sensor_chart(
     return chart(series, x, y, marks=apart(marks, x), label=label, height=220)
 
 
-def _source_name(source: str) -> Words:
+def source_name(source: str) -> Words:
+    """A sampled source for people."""
     known = {"server": Words("server", "服务"), "client": Words("client", "客户端"), "host": Words("host", "主机")}
     return known.get(source, same(source))
 

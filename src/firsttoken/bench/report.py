@@ -13,17 +13,19 @@ from importlib.resources import files
 from pathlib import Path
 
 from firsttoken.bench import figures, units, words
+from firsttoken.bench.folded_checks import fold
 from firsttoken.bench.records import RunResult, Sample, ScenarioResult
 from firsttoken.bench.report_parts import (
-    check_list,
     definitions,
     figure,
+    folded_list,
     level_of,
     overview_row,
     scenario_section,
     share_list,
     sweep_rows,
 )
+from firsttoken.bench.report_provenance import provenance
 from firsttoken.bench.report_sensors import sensor_section
 from firsttoken.bench.table import why_no_ceilings
 from firsttoken.bench.words import Words
@@ -65,7 +67,7 @@ def render(result: RunResult) -> str:
             ),
             sensor_section(result),
             definitions(),
-            _provenance(result),
+            provenance(result),
         ]
     )
     return (
@@ -111,7 +113,8 @@ def _verdict(result: RunResult) -> str:
             f"未跑完：{names}。这里显示中断之前测到的部分。",
         ).html
         broken = f'<p class="small">{broken}</p>'
-    return f'<div class="verdict {level}"><strong>{_VERDICTS[level].html}</strong>{broken}{check_list(worth)}</div>\n'
+    checks = folded_list(fold(worth))
+    return f'<div class="verdict {level}"><strong>{_VERDICTS[level].html}</strong>{broken}{checks}</div>\n'
 
 
 def _overview(result: RunResult) -> str:
@@ -178,29 +181,3 @@ def _sweep(name: str, points: list[ScenarioResult], samples: Sequence[Sample], n
         for at, point in enumerate(points)
     )
     return f'<h2>{title.html}</h2>\n<div class="charts">{charts}</div>\n{sweep_rows(points)}{sections}\n'
-
-
-def _provenance(result: RunResult) -> str:
-    rows: list[tuple[Words, str]] = [
-        (Words("Command", "命令"), " ".join(result.command)),
-        (Words("Server's command", "服务启动命令"), result.server.command),
-        (Words("firsttoken", "firsttoken"), result.version),
-        (Words("Seed of the prompts", "提示词种子"), "" if result.seed is None else str(result.seed)),
-        (Words("Client processes", "客户端进程"), str(result.client_processes)),
-    ]
-    if result.client_ceiling is not None:
-        ceiling = f"{units.count(result.client_ceiling)} chunks/s"
-        rows.append((Words("Client's own ceiling", "客户端自身上限"), ceiling))
-    rows += [(words.same(key), str(value)) for key, value in result.server.details.items()]
-    rows += [(words.same(key), _machine_value(value)) for key, value in result.machine.items()]
-    rows += [(words.same(key), units.digits(value, 4)) for key, value in result.ceilings.items()]
-    items = "".join(f"<dt>{name.html}</dt><dd><code>{escape(value)}</code></dd>" for name, value in rows if value)
-    absent = "".join(f"<li>{escape(sentence)}</li>" for sentence in result.absent)
-    missing = f"<h3>{Words('Sensors that are absent', '缺少的传感器').html}</h3><ul>{absent}</ul>" if absent else ""
-    return f"<h2>{Words('How this was measured', '测量环境与命令').html}</h2>\n<dl>{items}</dl>{missing}\n"
-
-
-def _machine_value(value: str | float | None) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else f"{value:,.10g}"

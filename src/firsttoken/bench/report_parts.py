@@ -7,6 +7,7 @@ from html import escape
 
 from firsttoken.bench import figures, units, words
 from firsttoken.bench.energy import Usage, scenario_usage
+from firsttoken.bench.folded_checks import Folded
 from firsttoken.bench.metrics import gaps
 from firsttoken.bench.records import CeilingShare, Check, Distribution, Level, Metrics, Sample, ScenarioResult
 from firsttoken.bench.words import Words
@@ -41,13 +42,13 @@ def figure(label: str, caption: Words, svg: str, *, note: str = "", whole: bool 
     return f'<figure{kind}><figcaption id="{escape(label)}">{caption.html}{extra}</figcaption>{svg}</figure>\n'
 
 
-def check_list(named: Sequence[tuple[str, Check]]) -> str:
-    """Checks in words, each with the scenario that it belongs to."""
-    if not named:
+def folded_list(folded: Sequence[Folded]) -> str:
+    """Checks in words, each with the scenarios that it belongs to."""
+    if not folded:
         return ""
     items = []
-    for scenario, check in named:
-        where = f"{escape(scenario)} · " if scenario else ""
+    for one in folded:
+        check, where = one.check, f"{one.where.html} · " if one.scenarios else ""
         name = words.check_name(check.name).html
         text = escape(check.text) if check.level == "ok" else words.advice(check.name, check.text).html
         items.append(
@@ -118,11 +119,12 @@ def scenario_section(scenario: ScenarioResult, samples: Sequence[Sample], number
     label = f"scenario-{number}"
     heading = "" if nested else f'<h2 id="{label}">{_title(scenario).html}</h2>\n'
     heading += f'<p class="soft">{escape(scenario.name)} · {words.load_name(scenario.load).html}{_size(scenario)}</p>'
-    checks = check_list([("", check) for check in scenario.checks])
+    checks = folded_list([Folded((), check) for check in scenario.checks])
     if scenario.metrics is None:
         return heading + checks
     used = _usage(scenario_usage(scenario, samples))
-    tables = _percentiles(scenario.metrics)
+    # Requests of different kinds have no common distribution worth reading.
+    tables = "" if scenario.group_metrics else _percentiles(scenario.metrics)
     for group, metrics in scenario.group_metrics.items():
         tables += f"<h3>{_group(group).html}</h3>{_percentiles(metrics)}"
     return "".join([heading, _counts(scenario.metrics), used, tables, _charts(scenario, label), checks])
@@ -202,7 +204,8 @@ def _typical(one: Distribution) -> tuple[str, str]:
         return units.seconds(one.p50), ""
     if one.mean is None:
         return units.NOTHING, ""
-    return units.seconds(one.mean), Words(f"mean of {one.count}", f"{one.count} 个值的均值").html
+    few = Words("one value", "仅一个值") if one.count == 1 else Words(f"mean of {one.count}", f"{one.count} 个值的均值")
+    return units.seconds(one.mean), few.html
 
 
 def _figure_cell(value: tuple[str, str], share: CeilingShare | None) -> str:

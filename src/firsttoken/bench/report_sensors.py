@@ -35,7 +35,9 @@ def sensor_section(result: RunResult) -> str:
         series = {source: points for source, points in read.get(name, {}).items() if len(points) > 1}
         if series:
             label = f"sensor-{name}"
-            parts.append(figure(label, caption, figures.sensor_chart(series, unit, scale, marks, label)))
+            only = figures.source_name(*series).html if len(series) == 1 else ""  # several have a legend
+            chart = figures.sensor_chart(series, unit, scale, marks, label)
+            parts.append(figure(label, caption, chart, note=only))
     if not parts:
         return ""
     heading = Words("GPU and host", "GPU 与主机")

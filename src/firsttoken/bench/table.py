@@ -10,6 +10,7 @@ from rich.text import Text
 
 from firsttoken.bench import units
 from firsttoken.bench.compare import Comparison, Row, Unit
+from firsttoken.bench.folded_checks import fold
 from firsttoken.bench.records import CeilingShare, Check, Distribution, Level, Metrics, RunResult, ScenarioResult
 from firsttoken.bench.statistics import Verdict
 
@@ -123,8 +124,8 @@ def print_checks(console: Console, result: RunResult) -> None:
     named = [("", check) for check in result.checks]
     named += [(scenario.name, check) for scenario in result.scenarios for check in scenario.checks]
     worth = sorted((one for one in named if one[1].level != "ok"), key=lambda one: one[1].level)
-    for scenario, check in worth:
-        where = f"{scenario}: " if scenario else ""
+    for one in fold(worth):
+        check, where = one.check, f"{one.where.en}: " if one.scenarios else ""
         line = Text.assemble((f"{_WORDS[check.level]:<8}", _STYLES[check.level]), f"{where}{check.text}")
         console.print(line, soft_wrap=True)
     for sentence in result.absent:
