@@ -1,8 +1,12 @@
-.PHONY: demo test soak install browser check clean
+.PHONY: demo ui test soak install browser check clean
 
 # Everything from a fresh clone to a first answer; repeat it at will. PYTHON=... picks the Python for .venv.
 demo:
 	@PYTHON="$(PYTHON)" scripts/setup demo $(ARGS)
+
+# The chat page in a browser, with the demo's server beside it; make ui ARGS=./my-model for another
+ui:
+	@PYTHON="$(PYTHON)" scripts/setup ui $(ARGS)
 
 # Sets up what is missing and runs the tests; make test ARGS="tests/engine -x"
 test:

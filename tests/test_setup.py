@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,14 @@ class FreshClone:
 @pytest.fixture
 def clone(tmp_path: Path) -> FreshClone:
     return FreshClone(tmp_path)
+
+
+def test_everything_that_make_and_ci_ask_of_it_is_known_to_it() -> None:
+    asked = (ROOT / "Makefile").read_text() + (ROOT / ".ci" / "run").read_text()
+    goals = set(re.findall(r"scripts/setup (\w+)", asked))
+    known = set(re.findall(r"^    (\w+)\)$", (ROOT / "scripts" / "setup").read_text(), re.MULTILINE))
+    assert goals >= {"demo", "test", "install"}
+    assert goals <= known
 
 
 def the_sentence(done: subprocess.CompletedProcess[str]) -> str:

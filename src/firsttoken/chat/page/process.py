@@ -43,7 +43,9 @@ def run(options: Options) -> None:
     try:
         import chainlit
     except ImportError as error:
-        raise ConfigError(f"The chat page needs Chainlit ({error}): pip install 'firsttoken[chat]'.") from error
+        raise ConfigError(
+            f"The chat page needs Chainlit ({error}): run `firsttoken ui --setup`, which installs it."
+        ) from error
     from firsttoken.chat.page.callbacks import Callbacks
     from firsttoken.chat.page.data_layer import History
     from firsttoken.chat.page.service import Service
