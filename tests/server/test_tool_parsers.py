@@ -225,3 +225,33 @@ def test_long_arguments_take_time_that_grows_with_their_length_alone() -> None:
     parser = hermes()
     parts = read(parser, *tagged(f'{{"arguments": {arguments}, "name": "add"}}'))
     assert calls_of(parts) == [("add", json.loads(arguments))]
+
+
+TAGS = ["<tool_call>", "</tool_call>", "<tool", "\n", " ", "Hm", "好"]
+JSON = ["{", "}", "}}", "[", '"', "\\", ":", ",", ";", "tru", "null", '{"a": 1}', '"name": "add"', '"arguments": ']
+BITS = st.sampled_from([*TAGS, *JSON, '{"name": "add", "arguments": {', CALL])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    bits=st.lists(BITS, max_size=14).map("".join),
+    make=st.sampled_from([hermes, llama]),
+    streams=st.booleans(),
+    single=st.booleans(),
+)
+def test_whatever_a_model_writes_is_read_the_same_in_any_pieces(
+    bits: str, make: Any, streams: bool, single: bool
+) -> None:
+    def both(*pieces: str) -> tuple[str, list[tuple[str, str]], bool]:
+        parser = make(streams=streams, single=single)
+        answer = Answer.of(read(parser, *pieces))
+        return answer.text, [(call.name, call.arguments) for call in answer.tool_calls], parser.calls
+
+    text, calls, called = both(*bits)
+    if calls and not called:
+        assert streams, "what was told of a call that broke cannot be taken back"
+        return
+    assert both(bits) == (text, calls, called)
+    assert all(isinstance(json.loads(arguments), dict) for _, arguments in calls)
+    if not calls:
+        assert text == bits

@@ -96,12 +96,11 @@ class Dialect:
             return inner
         return ReasoningParser(inner, thinks=thoughts == "open", shown=body.include_reasoning is not False)
 
-    def grammar(self, body: ChatRequest, thoughts: Thoughts, structured: Grammar | None) -> Grammar | None:
+    def grammar(self, calls: CallRules | None, thoughts: Thoughts, structured: Grammar | None) -> Grammar | None:
         """What the whole answer keeps to, where its structured part is to keep to `structured`; None: it is free.
 
         Raises InvalidRequest where the two cannot be told apart.
         """
-        calls = self._call_rules(body, structured)
         if calls is None and (structured is None or thoughts == "none"):
             return structured
         free = structured is not None and not (calls is not None and calls.must)
@@ -116,11 +115,11 @@ class Dialect:
             return replace(structured, around=text)
         return Grammar(kind="lark", source=text)
 
-    def _call_rules(self, body: ChatRequest, structured: Grammar | None) -> CallRules | None:
-        """None where calls are read but not enforced."""
+    def call_rules(self, body: ChatRequest, *, structured: bool) -> CallRules | None:
+        """None where calls are read but not enforced. `structured`: what is no call has a form of its own."""
         functions = [tool.function for tool in body.callable_tools]
         strict = any(function.strict for function in functions)
-        if not functions or not (body.must_call or strict or structured is not None):
+        if not functions or not (body.must_call or strict or structured):
             return None
         assert self.calls is not None
         return CallRules(form=self.calls, functions=functions, must=body.must_call, single=body.one_call)

@@ -108,15 +108,17 @@ async def start(
 
 def _around(service: Service, body: ChatRequest, thoughts: Thoughts, wanted: Structure | None) -> Structure | None:
     """What the whole answer keeps to, its thoughts and calls too. Raises InvalidRequest."""
-    grammar = service.dialect.grammar(body, thoughts, wanted.grammar if wanted else None)
+    calls = service.dialect.call_rules(body, structured=wanted is not None)
+    if calls is not None:
+        schemas = [
+            schema_text(tool.function.parameters or {}, f"tools[{place}].function.parameters", service.config)
+            for place, tool in enumerate(body.offered_tools)
+        ]
+        check_size("".join(schemas), "tools", service.config)
+    grammar = service.dialect.grammar(calls, thoughts, wanted.grammar if wanted else None)
     if grammar is None:
         return None
-    for place, tool in enumerate(body.offered_tools):
-        schema_text(tool.function.parameters or {}, f"tools[{place}].function.parameters", service.config)
-    if body.offered_tools:
-        check_size(grammar.around or grammar.source, "tools", service.config)
-    asks = wanted is not None and (grammar.around or not body.offered_tools)
-    return Structure(grammar, wanted.field if wanted is not None and asks else "tools")
+    return Structure(grammar, "tools" if wanted is None or (calls is not None and calls.must) else wanted.field)
 
 
 async def count_tokens(service: Service, body: ChatFields, info: EngineInfo) -> int:

@@ -72,7 +72,11 @@ class Tool(Fields):
 
     def for_template(self) -> dict[str, Any]:
         """In the order that models were trained on, whatever the client's."""
-        function = self.function.model_dump(exclude={"strict"}, exclude_none=True)
-        if self.function.parameters is None:
-            function["parameters"] = {"type": "object", "properties": {}}
-        return {"type": "function", "function": function}
+        function = self.function
+        told = {
+            "name": function.name,
+            "description": function.description,
+            "parameters": {"type": "object", "properties": {}} if function.parameters is None else function.parameters,
+            **(function.model_extra or {}),
+        }
+        return {"type": "function", "function": {key: value for key, value in told.items() if value is not None}}
