@@ -152,6 +152,18 @@ def test_no_tool_is_offered_where_none_may_be_used(server: LiveServer) -> None:
     assert "get_weather" not in told
 
 
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "get_weather"}])
+def test_a_use_that_must_come_is_enforced_as_a_chats_call(server: LiveServer, choice: dict[str, str]) -> None:
+    answered(server, tools=[WEATHER], tool_choice={**choice, "disable_parallel_tool_use": True})
+    grammar = server.backend.submitted[-1].sampling.grammar
+    function = {"name": "get_weather", "description": "Weather.", "parameters": SCHEMA}
+    named: Any = {"type": "function", "function": {"name": "get_weather"}} if "name" in choice else "required"
+    tools = [{"type": "function", "function": function}]
+    prompt_of_chat(server, HI, tools=tools, tool_choice=named, parallel_tool_calls=False)
+    assert grammar is not None
+    assert grammar == server.backend.submitted[-1].sampling.grammar
+
+
 def test_the_reason_of_the_end_is_told(server: LiveServer) -> None:
     made = answered(server, stop_sequences=["xx", "lo"])
     assert made["content"] == [{"type": "text", "text": "Hel"}]

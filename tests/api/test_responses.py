@@ -74,6 +74,13 @@ def test_usage_has_details(server: LiveServer) -> None:
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
 
 
+def test_usage_counts_the_tokens_of_thoughts_as_a_chats(server: LiveServer) -> None:
+    server.says("<think>\nHm.\n</think>\n\nSo.")
+    chat = server.chat("Hi").json()["usage"]
+    assert chat["completion_tokens_details"]["reasoning_tokens"] > 0
+    assert answered(server)["usage"]["output_tokens_details"] == chat["completion_tokens_details"]
+
+
 def test_a_text_is_the_users_message_and_instructions_the_systems(server: LiveServer) -> None:
     answered(server, "What now?", instructions="Be brief.")
     told = server.backend.submitted[-1].prompt_token_ids
@@ -157,6 +164,18 @@ def test_allowed_tools_are_the_only_ones_offered(server: LiveServer) -> None:
     assert "get_weather" not in told
     assert made["tool_choice"] == choice
     assert len(made["tools"]) == 2
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "get_weather"}])
+def test_a_call_that_must_come_is_enforced_as_a_chats(server: LiveServer, choice: Any) -> None:
+    tools: list[dict[str, Any]] = [{**WEATHER, "strict": False}, ADD]
+    answered(server, tools=tools, tool_choice=choice, parallel_tool_calls=False)
+    grammar = server.backend.submitted[-1].sampling.grammar
+    nested = [{"type": "function", "function": {key: tool[key] for key in tool.keys() - {"type"}}} for tool in tools]
+    named = choice if isinstance(choice, str) else {"type": "function", "function": {"name": "get_weather"}}
+    prompt_of_chat(server, MESSAGES, tools=nested, tool_choice=named, parallel_tool_calls=False)
+    assert grammar is not None
+    assert grammar == server.backend.submitted[-1].sampling.grammar
 
 
 @pytest.mark.parametrize("body", [{"top_logprobs": 2}, {"include": ["message.output_text.logprobs"]}])
