@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+from tests.cli.fake_serve import alive, until
 
 from firsttoken.cli.page_environment import PageEnvironment, PageSetupFailed, page_environment
 
@@ -107,6 +109,22 @@ def test_of_two_that_begin_together_the_second_uses_what_the_first_made(tmp_path
     second.join(10)
     assert steps == ["waiting for another set-up"]
     assert len(maker.calls) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_set_up_and_what_it_started(tmp_path: Path, number: signal.Signals) -> None:
+    maker = Maker(tmp_path, f"echo $$ >{tmp_path}/pid; echo Collecting slowly; exec sleep 60")
+    program = (
+        "import sys; from pathlib import Path; from firsttoken.cli.page_environment import PageEnvironment, set_up\n"
+        "set_up(PageEnvironment(Path(sys.argv[1]), ['x'], python=sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", program, str(maker.home), str(maker.python)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as setting_up:
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
+        setting_up.send_signal(number)
+        assert setting_up.wait(10) != 0
+    assert not alive(int((tmp_path / "pid").read_text()))
+    assert not maker.environment("x").is_ready
 
 
 def test_nothing_of_ours_comes_into_it_but_this_firsttoken(tmp_path: Path) -> None:

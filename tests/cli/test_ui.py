@@ -126,6 +126,17 @@ def test_the_page_alone_fails_with_its_own_sentence() -> None:
     assert said == "Error: The page is broken; choose another.\n"
 
 
+def test_the_page_alone_that_is_killed_is_told() -> None:
+    with alone("good") as command:
+        assert command.stdout
+        command.stdout.readline()
+        [page] = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
+        kill(int(page))
+        _, said = command.communicate(timeout=20)
+    assert command.returncode == 1
+    assert said.startswith("Error: The chat page was killed (signal 9)")
+
+
 def test_a_taken_port_that_was_asked_for_is_one_sentence_with_a_free_one() -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]

@@ -156,12 +156,11 @@ def set_up(environment: PageEnvironment) -> None:
         return
     from rich.console import Console
 
+    from firsttoken.cli.supervisor import stop_signals_raise
+
     console = Console(stderr=True, highlight=False)
     note = "The chat page is set up once: Chainlit and what it needs, about 40 MB to download, 180 MB on disk"
     console.print(note, soft_wrap=True)
-    if not console.is_terminal:
-        environment.make(lambda step: None)
-    else:
-        with console.status("environment") as status:
-            environment.make(lambda step: status.update(step))
+    with stop_signals_raise(), console.status("environment") as status:  # which shows nothing outside a terminal
+        environment.make(lambda step: status.update(step))
     console.print(f"The chat page is set up in {environment.folder}.", soft_wrap=True)

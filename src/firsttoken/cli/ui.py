@@ -87,9 +87,10 @@ def run_page(start: Callable[[], Page], server: str) -> int:
                     told = True
                     click.echo(f"The chat page is at {page.address}, for the server at {server}. Ctrl-C ends it.")
                 select.select([page.status], [], [])
-            return (
-                page.exit_code or 1
-            )  # it closed its output, so it is ending or has ended; its own words are on stderr
+            code = page.outcome()
+            if code <= 0:  # else it has said on stderr why
+                click.echo(f"Error: {page.death()}.", err=True)
+            return code if code > 0 else 1
     except KeyboardInterrupt:
         return 0
     finally:
