@@ -84,7 +84,7 @@ def test_tools_are_printed_in_one_order_and_strict_is_not_printed(server: LiveSe
     answered(server)
     usual = told(server)
     function = dict(reversed(list(WEATHER["function"].items()))) | {"strict": False}  # type: ignore[attr-defined]
-    answered(server, tools=[{"function": function, "type": "function"}, ADD])
+    answered(server, tools=[{"function": function}, ADD])
     assert told(server) == usual
 
 

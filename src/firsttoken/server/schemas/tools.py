@@ -67,7 +67,7 @@ class Function(Fields):
 
 
 class Tool(Fields):
-    type: Literal["function"]
+    type: Literal["function"] = "function"
     function: Function
 
     def for_template(self) -> dict[str, Any]:
