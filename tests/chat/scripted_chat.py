@@ -144,7 +144,13 @@ def delta(text: str) -> dict[str, Any]:
 
 
 def _event(writer: asyncio.StreamWriter, event: dict[str, Any]) -> None:
-    _chunk(writer, f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode())
+    _chunk(writer, f"data: {_json(event)}\n\n".encode())
+
+
+def _json(event: dict[str, Any]) -> str:
+    """Raw where it can be, escaped where a text has halves of characters."""
+    text = json.dumps(event, ensure_ascii=False)
+    return text if text == text.encode(errors="ignore").decode() else json.dumps(event)
 
 
 def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:

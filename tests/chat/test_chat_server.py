@@ -76,6 +76,11 @@ async def test_line_separators_inside_a_text_do_not_end_its_event() -> None:
         assert (await ask(chat))[0].text == text
 
 
+async def test_halves_of_characters_do_no_harm_and_an_error_of_null_is_none() -> None:
+    async with ScriptedChat(Reply([{"error": None, "choices": [{"delta": {"content": "a\ud83d"}}]}])) as chat:
+        assert (await ask(chat))[0].text == "a\N{REPLACEMENT CHARACTER}"
+
+
 async def test_reasoning_is_told_apart_and_starts_the_clock() -> None:
     thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]}
     async with ScriptedChat(Reply([thought, 0.05, "yes"])) as chat:
@@ -220,6 +225,8 @@ async def test_a_refused_key_tells_how_to_give_one() -> None:
     [
         (Reply(["half", {"error": {"message": "The engine died."}}]), "The engine died."),
         (Reply(["half", CUT]), "closed the connection"),
+        (Reply(["half", {"choices": 7}]), "not what OpenAI's API promises"),
+        (Reply(["half", {"choices": [{"delta": "x"}]}]), "not what OpenAI's API promises"),
         (Reply(["half"], finish=None, usage=None, done=False), "closed the connection"),
     ],
 )

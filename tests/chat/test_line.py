@@ -23,10 +23,10 @@ def keyboard() -> Iterator[PipeInput]:
         yield keys
 
 
-def typed(*keys: str, default: str = "") -> str:
+def typed(*keys: str, default: str = "", history: Path | None = None) -> str:
     with keyboard() as board:
-        board.send_text("".join(keys))
-        return TerminalLine(InMemoryHistory(), ["/help", "/history", "/quit"])("> ", default)
+        board.send_bytes("".join(keys).encode(errors="surrogateescape"))
+        return TerminalLine(history_file(history), ["/help", "/history", "/quit"])("> ", default)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,10 @@ def typed(*keys: str, default: str = "") -> str:
 )
 def test_enter_sends_and_other_ways_begin_a_new_line(keys: tuple[str, ...], entered: str) -> None:
     assert typed(*keys) == entered
+
+
+def test_bytes_that_are_no_text_are_replaced_before_they_are_kept_or_sent(tmp_path: Path) -> None:
+    assert typed("half \udc80", ENTER, history=tmp_path / "typed") == "half \N{REPLACEMENT CHARACTER}"
 
 
 def test_what_is_there_to_be_edited_can_be_edited() -> None:

@@ -118,6 +118,14 @@ def test_control_characters_of_the_model_never_reach_the_terminal() -> None:
     assert "\ttext\n[bold]" in screen
 
 
+def test_control_characters_of_an_old_answer_or_an_error_never_reach_the_terminal() -> None:
+    old = [Turn("q", "old\x1b[2J")]
+    screen = talk(ScriptedChat(Refusal(400, "No\x1b]0;x\x07.")), "/history", "hi", history=History("", old))
+    assert "old[2J" in screen
+    assert "No]0;x." in screen
+    assert not {"\x1b", "\x07"} & set(screen)
+
+
 def test_a_footnote_stands_under_the_figures() -> None:
     def footnote(answer: Answer) -> str:
         return f"note on {answer.text}"
@@ -175,7 +183,7 @@ def test_settings_are_shown_with_their_defaults_changed_and_reset(tmp_path: Path
 
 def test_wrong_settings_are_told_and_change_nothing(tmp_path: Path) -> None:
     server = ScriptedChat(Reply(["fine"]))
-    lines = ("/set warmth 1", "/set seed 1.5", "/set top_p much", f"/set json_schema {tmp_path / 'none'}", "hi")
+    lines = ("/set warmth 1", "/set seed 1.5", "/set top_p nan", f"/set json_schema {tmp_path / 'none'}", "hi")
     screen = talk(server, *lines)
     for sentence in (
         "There is no setting warmth;",

@@ -9,11 +9,11 @@ import select
 import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fcntl import ioctl
-from termios import TIOCSWINSZ
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[=>]")
 
@@ -23,7 +23,7 @@ class PseudoTerminal:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._fd, inside = pty.openpty()
-        ioctl(inside, TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         # The first terminal that a new session opens is its own: from then on Ctrl-C is a signal to what runs in it.
         opener = "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); os.execv(sys.argv[1], sys.argv[1:])"
         # It answers no question about where its cursor is.
@@ -55,6 +55,11 @@ class PseudoTerminal:
                     deadline = 0
                 whole, self.raw = _without_half_an_escape(self.raw)
                 self.screen += _ESCAPES.sub("", whole)
+
+    @property
+    def echoes(self) -> bool:
+        """Whether what is typed is shown by the terminal itself."""
+        return bool(termios.tcgetattr(self._fd)[3] & termios.ECHO)
 
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -48,6 +49,20 @@ def test_ctrl_c_stops_the_answer_and_keeps_it_and_ctrl_d_leaves(home: dict[str, 
     assert server.histories[1] == [("user", "go"), ("assistant", "Half an answer"), ("user", "go on")]
     [kept] = (tmp_path / "firsttoken" / "terminal-chats").iterdir()
     assert "Half an answer" in kept.read_text()
+
+
+def test_a_chat_that_is_killed_leaves_the_terminal_as_it_was(home: dict[str, str]) -> None:
+    with (
+        in_thread(ScriptedChat(Reply(["Half", HANG]))) as server,
+        in_terminal([*COMMAND, server.url], **home) as terminal,
+    ):
+        terminal.wait_for(">")
+        terminal.type("go\r")
+        terminal.wait_for("Half")
+        assert not terminal.echoes
+        terminal.process.terminate()
+        assert terminal.process.wait(20) == 128 + signal.SIGTERM
+        assert terminal.echoes
 
 
 def test_nothing_is_kept_where_that_is_not_wanted(home: dict[str, str], tmp_path: Path) -> None:

@@ -132,8 +132,8 @@ class ChatServer:
     async def _open(self, body: dict[str, Any]) -> httpx.Response:
         """The response of a stream that has begun well."""
         headers = self._headers | {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
-        request = self._http.build_request("POST", f"{self.url}/chat/completions", json=body, headers=headers)
         try:
+            request = self._http.build_request("POST", f"{self.url}/chat/completions", json=body, headers=headers)
             response = await self._http.send(request, stream=True)
             if response.status_code == 200:
                 return response
@@ -141,7 +141,7 @@ class ChatServer:
                 await response.aread()
             finally:
                 await response.aclose()
-        except httpx.HTTPError:
+        except (httpx.HTTPError, httpx.InvalidURL):
             raise ServerDown(self.url) from None
         raise await self._refused(response)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
@@ -131,7 +132,7 @@ class Commands:
             self._change(name, value.strip())
 
     def _change(self, name: str, value: str) -> None:
-        kind, parse = _KINDS.get(name, (words.A_NUMBER, float))
+        kind, parse = _KINDS.get(name, (words.A_NUMBER, _finite))
         try:
             parsed = None if value == "default" else parse(value)
         except (ValueError, OSError):
@@ -239,6 +240,13 @@ class Commands:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):  # which JSON cannot say
+        raise ValueError
+    return value
 
 
 def _schema(path: str) -> dict[str, object]:

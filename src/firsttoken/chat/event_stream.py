@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from firsttoken.chat.answer import Answer
 from firsttoken.chat.chat_errors import AnswerCut
 
+_NOT_THE_API = "its stream is not what OpenAI's API promises."
+
 
 class Piece(NamedTuple):
     """Text of one event, as it is to be shown."""
@@ -35,7 +37,14 @@ async def events(chunks: AsyncIterable[bytes]) -> AsyncIterator[dict[str, Any]]:
 
 
 def take(event: dict[str, Any], answer: Answer) -> list[Piece]:
-    """Adds one event to the answer and returns its text, if any."""
+    """Adds one event to the answer and returns its text, if any. Raises AnswerCut for one that is no chunk."""
+    try:
+        return _take(event, answer)
+    except (AttributeError, TypeError):
+        raise AnswerCut(_NOT_THE_API) from None
+
+
+def _take(event: dict[str, Any], answer: Answer) -> list[Piece]:
     if usage := event.get("usage"):
         answer.prompt_tokens = usage.get("prompt_tokens")
         answer.completion_tokens = usage.get("completion_tokens")
@@ -44,9 +53,11 @@ def take(event: dict[str, Any], answer: Answer) -> list[Piece]:
     for choice in event.get("choices") or []:
         delta = choice.get("delta") or {}
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+            thought = whole(thought)
             answer.reasoning += thought
             pieces.append(Piece(thought, thought=True))
         if text := delta.get("content"):
+            text = whole(text)
             answer.text += text
             pieces.append(Piece(text))
         answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
@@ -57,12 +68,17 @@ def _event(data: bytes) -> dict[str, Any]:
     try:
         event = json.loads(data)
     except ValueError:
-        raise AnswerCut("its stream is not the JSON that OpenAI's API promises.") from None
+        event = None
     if not isinstance(event, dict):
-        raise AnswerCut("its stream is not the JSON that OpenAI's API promises.")
-    if "error" in event:
+        raise AnswerCut(_NOT_THE_API)
+    if event.get("error"):
         raise AnswerCut(message_of(event))
     return event
+
+
+def whole(text: str) -> str:
+    """Without halves of characters, which can be neither shown nor sent: JSON and terminals can both give them."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def message_of(body: Any) -> str:

@@ -14,6 +14,8 @@ from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
+from firsttoken.chat.event_stream import whole
+
 
 class ReadLine(Protocol):
     """Raises EOFError at the end of input and KeyboardInterrupt on Ctrl-C."""
@@ -63,6 +65,8 @@ def _keys() -> KeyBindings:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
+            if (text := whole(buffer.text)) != buffer.text:
+                buffer.text = text
             buffer.validate_and_handle()
 
     @keys.add("escape", "enter")

@@ -21,7 +21,7 @@ from firsttoken.chat.line import ReadLine
 from firsttoken.chat.pace import steady
 from firsttoken.chat.saved_chats import SavedChats, title_of
 from firsttoken.chat.settings import Model, Settings
-from firsttoken.chat.views import View, view_for
+from firsttoken.chat.views import CONTROLS, View, view_for
 
 _PROMPT = "\n> "
 
@@ -67,6 +67,7 @@ class TerminalChat:
 
     def note(self, text: Words | str, /, **values: object) -> None:
         shown = text if isinstance(text, str) else self.say(text, **values)
+        shown = shown.translate(CONTROLS)  # names, errors and old answers are others' words
         # A pipe's lines are not broken; a terminal would break them inside words.
         whole = not self._notes.is_terminal
         self._notes.print(shown, style="dim", markup=False, highlight=False, soft_wrap=whole)

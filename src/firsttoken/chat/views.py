@@ -16,7 +16,8 @@ from rich.text import Text
 from firsttoken.chat.event_stream import Piece
 from firsttoken.chat.markdown_blocks import Blocks
 
-_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+"""What takes out of a text, by `translate`, all that would do more than be seen."""
 _BUSY = 0.2  # at most this share of the time is spent on drawing: the model may run on the same processor
 
 
@@ -39,7 +40,7 @@ def view_for(console: Console) -> View:
 
 
 class PlainView:
-    """The text as it is. The model's text is data: it must not move the cursor or set the window's title."""
+    """The text as it is, but for control characters: the model must not move the cursor or set the window's title."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -54,7 +55,7 @@ class PlainView:
     def show(self, piece: Piece) -> None:
         if not piece.thought:
             self._begun = True
-            self._console.file.write(piece.text.translate(_CONTROLS))
+            self._console.file.write(piece.text.translate(CONTROLS))
             self._console.file.flush()
 
     def end(self) -> None:
@@ -84,7 +85,7 @@ class MarkdownView:
         self._draw(Text(text, style="dim"))
 
     def show(self, piece: Piece) -> None:
-        text = piece.text.translate(_CONTROLS)
+        text = piece.text.translate(CONTROLS)
         if piece.thought:
             self._thought += text
         else:

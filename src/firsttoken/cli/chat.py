@@ -52,6 +52,7 @@ def chat(
 
     from firsttoken.chat.chat_errors import ChatError
     from firsttoken.chat.chat_server import ChatServer
+    from firsttoken.chat.event_stream import whole
     from firsttoken.chat.history import History
     from firsttoken.chat.language import language_of_environment
     from firsttoken.chat.saved_chats import SavedChats, data_folder
@@ -88,7 +89,7 @@ def chat(
             console=console,
             notes=notes,
             language=language,
-            history=History(system),
+            history=History(whole(system)),
             settings=Settings(temperature=temperature, max_tokens=max_tokens),
             saved=SavedChats(kept / "terminal-chats") if kept else None,
         )
@@ -111,9 +112,10 @@ def _talk(chat: TerminalChat, kept: Path | None) -> int:
     from firsttoken.chat.commands import COMMANDS, Commands
     from firsttoken.chat.line import terminal_line
     from firsttoken.chat.views import quiet_keys
+    from firsttoken.cli.local_server import polite_signals
 
     read_line = terminal_line(kept / "typed" if kept else None, list(COMMANDS))
-    with quiet_keys(sys.stdin.fileno()):
+    with polite_signals(), quiet_keys(sys.stdin.fileno()):  # whatever ends us, the terminal is as it was
         chat.run(read_line, Commands(chat, read_line))
     return 0
 

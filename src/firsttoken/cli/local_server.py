@@ -66,7 +66,7 @@ def local_server(
     """
     start = time.monotonic()
     url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory(prefix="firsttoken-") as folder, _polite_signals():
+    with tempfile.TemporaryDirectory(prefix="firsttoken-") as folder, polite_signals():
         log = Path(folder) / "server.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -154,7 +154,7 @@ def _tied() -> list[str]:
 
 
 @contextmanager
-def _polite_signals() -> Iterator[None]:
+def polite_signals() -> Iterator[None]:
     """SIGTERM and a closed terminal unwind the stack like any exception, so that `finally` runs."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
