@@ -10,6 +10,7 @@ import anthropic
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from anthropic.types import MessageParam, ToolParam
+from anthropic.types.beta import BetaMessageParam
 from tests.api.live_server import HELLO, LiveServer, live_server, post_unread, wait_until
 from tests.api.test_disconnects import read_chunked
 from tests.api.test_messages_route import HI, WEATHER
@@ -189,6 +190,12 @@ def test_anthropics_client_reads_the_answer_and_counts(client: Anthropic) -> Non
     assert made.stop_reason == "end_turn"
     counted = client.messages.count_tokens(model="tiny", system="Be brief.", messages=TURNS)
     assert counted.input_tokens == made.usage.input_tokens
+
+
+def test_anthropics_beta_client_asks_the_same_route(client: Anthropic) -> None:
+    turns: list[BetaMessageParam] = [{"role": "user", "content": "Hi"}]
+    made = client.beta.messages.create(model="tiny", max_tokens=500, messages=turns, betas=["token-efficient-tools"])
+    assert [block.text for block in made.content if block.type == "text"] == [HELLO]
 
 
 def test_anthropics_stream_helper_puts_the_answer_together(client: Anthropic, server: LiveServer) -> None:

@@ -241,6 +241,12 @@ def test_what_is_too_long_is_refused_or_cut_as_asked(server: LiveServer) -> None
     server.next_is_right()
 
 
+def test_a_request_says_whether_it_may_be_cut_whatever_the_server_does(qwen_with: Callable[[str], Tokenizer]) -> None:
+    with live_server(qwen_with(CHATML), max_model_len=256, truncate="left") as server:
+        refused(respond(server, "long " * 400, truncation="disabled"), "input")
+        assert answered(server, "long " * 400)["truncation"] == "auto"
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [

@@ -26,6 +26,7 @@ from firsttoken.server.turn import Turn
 from firsttoken.server.unsupported import RESPONSES
 
 _MAX_ID = 128  # characters of an id that are said back
+_TRUNCATIONS: dict[str, Truncation] = {"disabled": "none", "auto": "middle"}
 
 
 async def create_response(service: Service, request: Request) -> Response:
@@ -34,8 +35,8 @@ async def create_response(service: Service, request: Request) -> Response:
     given = await read_object(request)
     asked = await translate(ResponsesRequest, given, RESPONSES, as_chat, strict_fields=service.config.strict_fields)
     body = asked.body
+    truncate = service.config.truncate if body.truncation is None else _TRUNCATIONS[body.truncation]
     with asked.translation.told_to_client():
-        truncate: Truncation | None = "middle" if body.truncation == "auto" else None
         started = await turn.start(
             service, asked.chat, info, prefix="resp_", arrival=arrival, truncate=truncate, length_must_fit=False
         )
@@ -45,7 +46,8 @@ async def create_response(service: Service, request: Request) -> Response:
         shown: list[Any] = chat_logprobs(entries, names)["content"]
         return shown
 
-    events = ResponseEvents(_head(body, given.fields, started), logprobs=logprobs if body.wants_logprobs else None)
+    head = _head(body, given.fields, started) | {"truncation": "disabled" if truncate == "none" else "auto"}
+    events = ResponseEvents(head, logprobs=logprobs if body.wants_logprobs else None)
     headers = asked.headers | started.headers
     if body.stream:
         return EventStream(started.generation, events, headers)
@@ -94,7 +96,6 @@ def _head(body: ResponsesRequest, given: dict[str, Any], started: Turn) -> dict[
         "tools": tools,
         "top_logprobs": body.top_logprobs or 0,
         "top_p": sampling.top_p,
-        "truncation": body.truncation or "disabled",
         "usage": None,
         "user": body.user,
     }
