@@ -76,6 +76,7 @@ def test_a_slow_reader_slows_nobody_and_gets_its_text_merged(tokenizer: Tokenize
         wait_until(lambda: not server.backend.running, 20)
         body = read_chunked(slow)
         slow.close()
+        server.next_is_right()
     chunks = chunks_of(body)
     pieces = [chunk["choices"][0]["delta"].get("content", "") for chunk in chunks]
     assert "".join(pieces) == text

@@ -210,6 +210,7 @@ def test_an_unknown_field_is_ignored_and_named(server: LiveServer, caplog: pytes
     streamed = server.chat(foo=1, stream=True)
     assert streamed.headers["x-firsttoken-ignored-fields"] == "foo"
     assert "x-firsttoken-ignored-fields" not in server.chat().headers
+    server.next_is_right()
 
 
 def test_an_unknown_field_inside_a_message_is_named_with_its_place(server: LiveServer) -> None:
@@ -298,6 +299,7 @@ def test_openais_fields_at_their_neutral_values_change_nothing(tokenizer: Tokeni
         first, second = server.backend.submitted
         assert first.sampling == second.sampling
         assert first.prompt_token_ids == second.prompt_token_ids
+        server.next_is_right()
 
 
 def test_tools_that_may_not_be_called_are_left_out(server: LiveServer) -> None:

@@ -219,6 +219,7 @@ def test_a_prompt_that_ends_inside_a_character_streams_valid_text(server: WholeS
     chunks = server.stream("/v1/completions", prompt=ids, max_tokens=10, temperature=0)
     whole = server.complete(ids, max_tokens=10, temperature=0)["choices"][0]["text"]
     assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == whole
+    server.next_is_right()
 
 
 def test_metrics_have_every_name_that_vllms_dashboard_asks_for(server: WholeServer) -> None:

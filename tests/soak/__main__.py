@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.soak import contract, disasters, openai_suite
+from tests.soak import contract, disasters, hard_grammars, openai_suite
 from tests.soak.aborter import Aborter
 from tests.soak.fuzzer import Fuzzer
 from tests.soak.soak_server import Watched, soak_server
@@ -42,10 +42,21 @@ def aborts(seed: int) -> str:
 
 def schemathesis(seed: int) -> str:
     with soak_server() as server:
+        failed = contract.run(server.url, seconds=40, seed=seed)
         watched = Watched(server)
-        failed = contract.run(server.url, seconds=120, seed=seed)
+        failed += contract.run(server.url, seconds=120, seed=seed + 1)
         assert not failed, "\n".join(failed)
-        return f"120 s in all modes, without a failure; {watched.check()}"
+        return f"160 s in all modes, without a failure; {watched.check()}"
+
+
+def grammars(seed: int) -> str:
+    with soak_server() as server:
+        hard_grammars.run(server, seed, rounds=10)  # as many as are remembered
+        watched = Watched(server)
+        statuses, slowest, gap = hard_grammars.run(server, seed + 1, rounds=10)
+        assert gap < 1, f"a plain stream waited {gap:.2f} s"
+        counts = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
+        return f"{counts}; the slowest {slowest:.1f} s, the longest gap beside them {gap:.2f} s; {watched.check()}"
 
 
 def openai_python(seed: int) -> str:
@@ -61,6 +72,7 @@ def openai_python(seed: int) -> str:
 PARTS: dict[str, Part] = {
     "random requests": random_requests,
     "aborts": aborts,
+    "hard grammars": grammars,
     "schemathesis": schemathesis,
     "openai-python": openai_python,
     "flood": lambda _: disasters.flood(),

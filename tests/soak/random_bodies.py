@@ -59,7 +59,7 @@ class RandomBodies:
                 return body | self._form(body)
             case "/v1/chat/completions":
                 body = {"messages": self.messages(), **self._sampling(), **self._of_completions(chat=True)}
-                return body | (self._tools() if r.random() < 0.2 else self._form(body))
+                return body | (self._tools(body) if r.random() < 0.2 else self._form(body))
             case "/v1/responses":
                 said = r.choice([self.text(), self.messages()])
                 shared = {"max_output_tokens": r.randint(1, 30), "stream": r.random() < 0.5}
@@ -138,8 +138,7 @@ class RandomBodies:
         """Sometimes a form of the answer."""
         if self._random.random() < 0.8:
             return {}
-        for name in ("stop", "stop_token_ids", "min_tokens", "logit_bias", "ignore_eos", "skip_special_tokens"):
-            body.pop(name, None)  # an answer that they cut keeps to no form
+        _leave_whole(body)
         named = {"name": "form", "schema": self._random.choice(SCHEMAS), "strict": True}
         return self._random.choice(
             [
@@ -151,8 +150,9 @@ class RandomBodies:
             ]
         )
 
-    def _tools(self) -> dict[str, Any]:
+    def _tools(self, body: dict[str, Any]) -> dict[str, Any]:
         r = self._random
+        _leave_whole(body)
         names = r.sample(NAMES, r.randint(1, len(NAMES)))
         functions = [
             {"name": name, "parameters": {"type": "object", "properties": {"x": SCHEMAS[0]}}} for name in names
@@ -163,3 +163,9 @@ class RandomBodies:
             "tool_choice": r.choice(["none", "auto", "required", named]),
             "parallel_tool_calls": r.random() < 0.5,
         }
+
+
+def _leave_whole(body: dict[str, Any]) -> None:
+    """Takes out what could end an answer before it has its form."""
+    for name in ("stop", "stop_token_ids", "min_tokens", "logit_bias", "ignore_eos", "skip_special_tokens"):
+        body.pop(name, None)

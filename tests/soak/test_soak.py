@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.api.whole_server import WholeServer
-from tests.soak import contract, disasters, openai_suite
+from tests.soak import contract, disasters, hard_grammars, openai_suite
 from tests.soak.aborter import Aborter
 from tests.soak.fuzzer import Fuzzer
 from tests.soak.soak_server import Watched, soak_server
@@ -71,3 +71,12 @@ def test_a_worker_killed_under_load_takes_no_other_client_with_it() -> None:
 
 def test_sigterm_under_load_finishes_what_runs() -> None:
     disasters.terminated()
+
+
+def test_hard_grammars_hold_up_no_stream_beside_them(server: WholeServer) -> None:
+    watched = Watched(server)
+    statuses, slowest, gap = hard_grammars.run(server, 1, rounds=1)
+    assert min(statuses.values()) > 5, statuses
+    assert slowest < 15  # a compilation's own bound, 5 s, and the wait for its turn
+    assert gap < 3  # a fifth of a second on an idle machine
+    watched.check(memory=80)  # grammars are remembered
