@@ -37,11 +37,11 @@ Content = Annotated[
 
 class FunctionCall(Fields):
     name: Name
-    arguments: str
+    arguments: str = Field(description="A JSON object's text. What is none is printed as it is.")
 
 
 class ToolCall(Fields):
-    id: Name | None = None
+    id: Name | None = Field(None, description="What the message with its result names.")
     type: Literal["function"] = "function"
     function: FunctionCall
 
@@ -54,11 +54,13 @@ class Message(Fields):
         None, description="Text, null, or a list of text parts. Images, audio and files are refused."
     )
     name: Name | None = Field(None, description="Given to templates that read it.")
-    tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOL_CALLS)] | None = None
+    tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOL_CALLS)] | None = Field(
+        None, description="What an assistant called, as its answer said it."
+    )
     tool_call_id: Name | None = Field(None, description="Of the call whose result a tool message is.")
     refusal: str | None = Field(None, description="Stands for absent content.")
     reasoning_content: str | None = Field(None, description="What the model thought; for templates that read it.")
-    reasoning: str | None = None  # the same, by vLLM's newer name
+    reasoning: str | None = Field(None, description="The same, by vLLM's newer name.")
 
     @model_validator(mode="after")
     def _says_something(self) -> Message:
@@ -94,7 +96,11 @@ class ChatFields(Fields):
     tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = Field(
         None, description="Functions that the model may call."
     )
-    tool_choice: ToolChoice = None
+    tool_choice: ToolChoice = Field(
+        None,
+        description="`required`: calls and nothing else. An object names the one function to call: "
+        '`{"type": "function", "function": {"name": ...}}`. Default: auto.',
+    )
     add_generation_prompt: bool | None = Field(
         None, description="Opens the assistant's turn. Default: true, unless `continue_final_message`."
     )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from firsttoken.server.limits import MAX_TOOL_NAME
 from firsttoken.server.schemas.sampling import Fields
@@ -60,10 +60,14 @@ def _as_parameters(value: Any) -> Any:
 class Function(Fields):
     model_config = ConfigDict(extra="allow")  # models' templates print what a function's author says of it
 
-    name: ToolName
-    description: str | None = None
-    parameters: Annotated[dict[str, Any] | None, BeforeValidator(_as_parameters)] = None
-    strict: bool | None = None
+    name: ToolName = Field(
+        description=f"1 to {MAX_TOOL_NAME} characters without whitespace, quotes, backslashes or any of `<>{{}}`."
+    )
+    description: str | None = Field(None, description="What the model is told of it.")
+    parameters: Annotated[dict[str, Any] | None, BeforeValidator(_as_parameters)] = Field(
+        None, description="The JSON schema of an object. Default: no arguments."
+    )
+    strict: bool | None = Field(None, description="Arguments always keep to the schema. Default: false.")
 
 
 class Tool(Fields):
