@@ -29,10 +29,16 @@ COLOR = {
     "additionalProperties": False,
     "$defs": {"Color": {"enum": ["red", "绿"]}},
 }
+
+
+def function(**fields: Any) -> Function:
+    return Function.model_validate(fields)
+
+
 FUNCTIONS = [
-    Function(name="paint", parameters=COLOR),
-    Function(name="paint2", parameters={"properties": {"n": {"type": "integer"}}}),
-    Function(name="停"),
+    function(name="paint", parameters=COLOR),
+    function(name="paint2", parameters={"properties": {"n": {"type": "integer"}}}),
+    function(name="停"),
 ]
 RED = '{"color": "red"}'
 
@@ -159,7 +165,7 @@ def test_text_before_a_tag_does_not_free_what_comes_behind_it(reader: Reader, si
 
 
 def test_a_hundred_functions_are_a_grammar_too(qwen: Reader) -> None:
-    many = [Function(name=f"tool_{i}", parameters=COLOR) for i in range(100)]
+    many = [function(name=f"tool_{i}", parameters=COLOR) for i in range(100)]
     root = qwen.grammar(HERMES, many, must=True)
     assert qwen.takes(root, hermes("tool_99", RED))
     assert not qwen.takes(root, hermes("tool_100", RED))
@@ -167,9 +173,9 @@ def test_a_hundred_functions_are_a_grammar_too(qwen: Reader) -> None:
 
 def test_what_a_strict_functions_schema_cannot_enforce_is_refused(qwen: Reader) -> None:
     schema: dict[str, Any] = {"properties": {"a": {"type": "string", "not": {"const": "b"}}}}
-    assert qwen.grammar(HERMES, [Function(name="f", parameters=schema)], must=True)
+    assert qwen.grammar(HERMES, [function(name="f", parameters=schema)], must=True)
     with pytest.raises(AssertionError, match="not"):
-        qwen.grammar(HERMES, [Function(name="f", parameters=schema, strict=True)], must=True)
+        qwen.grammar(HERMES, [function(name="f", parameters=schema, strict=True)], must=True)
 
 
 ANSWERS = [
