@@ -83,13 +83,15 @@ async def test_halves_of_characters_do_no_harm_and_an_error_of_null_is_none() ->
 
 async def test_reasoning_is_told_apart_and_starts_the_clock() -> None:
     thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]}
-    async with ScriptedChat(Reply([thought, 0.05, "yes"])) as chat:
-        answer, pieces = await ask(chat)
-    assert pieces == [Piece("hm", thought=True), Piece("yes")]
-    assert (answer.reasoning, answer.text) == ("hm", "yes")
-    assert answer.e2e is not None
-    assert answer.ttft is not None
-    assert answer.e2e - answer.ttft >= 0.05
+    async with ScriptedChat(Reply([thought, "yes"])) as chat:
+        server, answer = ChatServer(chat.url), Answer()
+        stream = server.stream("demo", HELLO, Settings(), answer)
+        assert await anext(stream) == Piece("hm", thought=True)
+        first = answer.ttft
+        assert first is not None
+        assert [piece async for piece in stream] == [Piece("yes")]
+        assert (answer.reasoning, answer.text, answer.ttft) == ("hm", "yes", first)
+        await server.close()
 
 
 async def test_only_settings_that_were_given_are_sent() -> None:

@@ -83,6 +83,13 @@ def test_a_refusal_is_told_and_leaves_no_trace_in_the_history() -> None:
     assert server.histories[1] == [("user", "two")]
 
 
+def test_where_nothing_can_be_drawn_over_the_reason_of_a_wait_is_told_once() -> None:
+    busy = Refusal(429, "Full.", headers={"Retry-After": "0.01"})
+    screen = talk(ScriptedChat(busy, busy, Reply(["fine"])), "hi")
+    assert screen.count("The server's queue is full; it takes new questions again soon. Trying again in 1 s") == 1
+    assert "fine" in screen
+
+
 def test_an_empty_answer_is_said_to_be_empty() -> None:
     assert "The answer was empty." in talk(ScriptedChat(Reply([])), "hello")
 

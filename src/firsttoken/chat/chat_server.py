@@ -63,8 +63,9 @@ class ChatServer:
             return ServerDown(self.url)
         return loading(response) if response.status_code == 503 else None
 
-    async def models(self, on_wait: OnWait | None = None) -> list[Model]:
-        """What it serves; at least one. Waits for a server that is loading, telling `on_wait`."""
+    async def models(self, on_wait: OnWait | None = None, patience: Patience | None = None) -> list[Model]:
+        """What it serves; at least one. Waits for a server that is loading, telling `on_wait`, with `patience` of its
+        own where it is given."""
 
         async def ask() -> list[Model]:
             response = await self._get("/v1/models")
@@ -77,7 +78,7 @@ class ChatServer:
                 raise NotAServer(self.url)
             return models
 
-        return await self._patience.keep_trying(ask, on_wait, self._sleep)
+        return await (patience or self._patience).keep_trying(ask, on_wait, self._sleep)
 
     async def count_tokens(self, model: str, messages: Sequence[Message]) -> int | None:
         """Tokens of these messages as the model's chat template renders them; None where the server cannot tell."""

@@ -21,7 +21,7 @@ from firsttoken.chat.line import ReadLine
 from firsttoken.chat.pace import steady
 from firsttoken.chat.saved_chats import SavedChats, title_of
 from firsttoken.chat.settings import Model, Settings
-from firsttoken.chat.views import CONTROLS, View, view_for
+from firsttoken.chat.views import CONTROLS, PlainView, View, view_for
 
 _PROMPT = "\n> "
 
@@ -146,6 +146,15 @@ class TerminalChat:
 
     async def _ask(self, question: str, answer: Answer, view: View) -> str | None:
         """Returns the sentence for what went wrong, if anything did."""
+        told: set[type[WaitingError]] = set()
+
+        def on_wait(error: WaitingError, pause: float) -> None:
+            """Where nothing can be drawn over, each reason is told once."""
+            view.wait(self._why(error, pause))
+            if isinstance(view, PlainView) and type(error) not in told:
+                told.add(type(error))
+                self.note(self._why(error, pause))
+
         stream = ask(
             self.server,
             self.model,
@@ -153,7 +162,7 @@ class TerminalChat:
             question,
             self.settings,
             answer,
-            on_wait=lambda error, pause: view.wait(self._why(error, pause)),
+            on_wait=on_wait,
             on_drop=lambda turns: self.note(words.DROPPED, turns=turns),
         )
         failure = None

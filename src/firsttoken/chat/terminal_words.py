@@ -8,6 +8,7 @@ WELCOME = Words(
     "{model} at {url}. Type a message, or /help. Alt-Enter or a \\ at the end begins a new line.",
     "{model}，位于 {url}。直接输入消息，或用 /help 查看命令；按 Alt-Enter 或在行尾加 \\ 可换行。",
 )
+STARTING = Words("Starting the server", "正在启动服务")
 LEAVE = Words("Ctrl-D or /quit leaves.", "按 Ctrl-D 或输入 /quit 退出。")
 STOPPED = Words("Stopped.", "已停止。")
 TRYING_AGAIN = Words(

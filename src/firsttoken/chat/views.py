@@ -50,7 +50,7 @@ class PlainView:
         """Nothing comes before the text."""
 
     def wait(self, text: str) -> None:
-        """Nobody watches a pipe."""
+        """It cannot be taken back here."""
 
     def show(self, piece: Piece) -> None:
         if not piece.thought:

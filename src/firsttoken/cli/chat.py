@@ -50,11 +50,13 @@ def chat(
 
     from rich.console import Console
 
+    from firsttoken.chat import terminal_words as words
     from firsttoken.chat.chat_errors import ChatError
     from firsttoken.chat.chat_server import ChatServer
     from firsttoken.chat.event_stream import whole
     from firsttoken.chat.history import History
     from firsttoken.chat.language import language_of_environment
+    from firsttoken.chat.patience import Patience
     from firsttoken.chat.saved_chats import SavedChats, data_folder
     from firsttoken.chat.settings import Settings
     from firsttoken.chat.terminal import TerminalChat
@@ -70,13 +72,14 @@ def chat(
     with ExitStack() as stack:
         if model is not None and url is None:
             resolve(model)  # here, and not in the server, whose progress nobody sees
-            with notes.status("Starting the server") as status:
+            with notes.status(words.STARTING.text(language)) as status:
                 started = stack.enter_context(
                     local_server([model], port=free_port(8000), progress=lambda phase: status.update(phase))
                 )
             url, model = started.url, None
         runner = stack.enter_context(asyncio.Runner())
-        server = ChatServer(url or "http://127.0.0.1:8000", api_key=api_key)
+        # In the middle of a chat a server that is down may be on its way back; at its beginning the URL may be wrong.
+        server = ChatServer(url or "http://127.0.0.1:8000", api_key=api_key, patience=Patience(down=30))
         stack.callback(lambda: runner.run(server.close()))
         try:
             chosen = _choose(runner, server, model, notes, language)
@@ -98,10 +101,11 @@ def chat(
 
 def _choose(runner: asyncio.Runner, server: ChatServer, name: str | None, notes: Console, language: Language) -> Model:
     """The model of that name, or the first. While the server loads, its progress is shown."""
+    from firsttoken.chat.patience import Patience
     from firsttoken.chat.settings import Model
 
     with notes.status("…") as status:
-        models = runner.run(server.models(lambda error, pause: status.update(error.text(language))))
+        models = runner.run(server.models(lambda error, pause: status.update(error.text(language)), Patience()))
     if name is None:
         return models[0]
     # A name that is not listed is for the server to refuse: some take more than they list.
