@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.api.live_server import wait_until
 from tests.api.whole_server import WholeServer, whole_server
@@ -48,6 +50,35 @@ def test_small_pools_blocks_steps_and_two_workers_change_no_answer(folder: Path)
         within = {line.split('le="')[1].split('"')[0]: float(line.rpartition(" ")[2]) for line in steps}
         assert within["32.0"] == within["+Inf"], "no step had more tokens than it may"
         wait_until(cramped.is_idle)
+
+
+def test_the_limits_reach_every_worker(folder: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first\n")
+    flags = ["--api-key-file", str(keys), "--header-timeout", "1", "--max-json-depth", "10", "--max-headers", "20"]
+    flags += ["--allowed-origins", "https://chat.example", "--allowed-hosts", "llm.example", "--api-workers", "2"]
+    with whole_server(folder, *EXACT, *flags) as server:
+
+        def ask(key: str, **headers: str) -> int:
+            given = headers | {"authorization": f"Bearer {key}", "connection": "close"}  # any worker may take it
+            body = {"prompt": "Hi", "max_tokens": 1}
+            return httpx.post(f"{server.url}/v1/completions", json=body, headers=given, timeout=20).status_code
+
+        assert [ask("first") for _ in range(4)] == [200] * 4
+        assert ask("second") == 401
+        assert ask("first", host="evil.example") == 403
+        assert ask("first", host="llm.example", origin="https://chat.example") == 200
+        assert ask("first", **{f"x-{i}": "1" for i in range(30)}) == 431
+        keys.write_text("second\n")
+        wait_until(lambda: [ask("second") for _ in range(4)] == [200] * 4, 10)
+        assert ask("first") == 401
+        server.client.headers["authorization"] = "Bearer second"
+        deep = b'{"prompt": "Hi", "user": ' + b"[" * 20 + b"]" * 20 + b"}"
+        assert server.client.post("/v1/completions", content=deep).status_code == 400
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+            slow.sendall(b"GET /health HTTP/1.1\r\n")
+            assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
+        assert server.client.get("/health").status_code == 200
 
 
 def test_the_more_urgent_request_overtakes(folder: Path) -> None:

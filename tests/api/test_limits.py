@@ -127,6 +127,12 @@ def test_a_request_id_is_echoed_or_made(server: LiveServer) -> None:
     assert server.client.get("/health", headers={"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
     made = server.client.get("/nowhere").headers["x-request-id"]
     assert len(made) == 32
+    for _ in range(2):
+        answer = server.client.post("/v1/completions", json={"prompt": "Hi"}, headers={"x-request-id": "abc-1"})
+        assert answer.headers["x-request-id"] == "abc-1"
+    inside = [request.request_id for request in server.backend.submitted]
+    assert len(set(inside)) == 2
+    assert not any("abc-1" in each for each in inside), "two clients may choose the same"
     strange = server.client.get("/health", headers={"x-request-id": "a b"}).headers["x-request-id"]
     assert strange != "a b"
 

@@ -175,6 +175,15 @@ def test_only_allowed_ids_and_no_bad_word_are_in_an_answer(server: WholeServer) 
     server.next_is_right()
 
 
+@pytest.mark.parametrize("field", [{"bad_words": ["x"]}, {"allowed_token_ids": [65]}])
+def test_what_forbids_tokens_is_refused_beside_a_form_that_may_need_them(
+    server: WholeServer, field: dict[str, Any]
+) -> None:
+    body = {"prompt": PROMPT, "response_format": {"type": "json_object"}, **field}
+    refused(server.client.post("/v1/completions", json=body), next(iter(field)))
+    server.next_is_right()
+
+
 def test_a_bias_of_100_decides_and_one_of_minus_100_forbids(server: WholeServer) -> None:
     greedy: dict[str, Any] = {"temperature": 0, "max_tokens": 5, "logprobs": 0, "return_tokens_as_token_ids": True}
     forced = ids_of(server.complete(PROMPT, logit_bias={"65": 100}, **greedy)["choices"][0])

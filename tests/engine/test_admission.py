@@ -5,7 +5,9 @@ from tests.engine.paged_runner import VOCAB, bench, engine_info, request
 
 from firsttoken.engine.admission import check_request, max_total_tokens
 from firsttoken.errors import InvalidRequest
-from firsttoken.types import GenerateRequest
+from firsttoken.types import GenerateRequest, Grammar
+
+ANY_OBJECT = Grammar(kind="json_object", source="")
 
 
 @pytest.mark.parametrize(
@@ -18,6 +20,8 @@ from firsttoken.types import GenerateRequest
         (request("r", [1], max_tokens=-1), "max_tokens"),
         (request("r", [1], stop_token_ids=(VOCAB,)), "stop_token_ids"),
         (request("r", [1], logit_bias={999_999: 1.0}), "logit_bias"),
+        (request("r", [1], grammar=ANY_OBJECT, allowed_token_ids=(1,)), "allowed_token_ids"),
+        (request("r", [1], grammar=ANY_OBJECT, bad_words=((1,),)), "bad_words"),
         (request("r", [1], logit_bias={-1: 1.0}), "logit_bias"),
     ],
 )

@@ -25,6 +25,13 @@ def check_request(request: GenerateRequest, info: EngineInfo) -> None:
     _check_ids(sampling.allowed_token_ids, info, "allowed_token_ids")
     for word in sampling.bad_words:
         _check_ids(word, info, "bad_words")
+    if sampling.grammar is not None:
+        for field in ("allowed_token_ids", "bad_words"):  # a grammar may need just what these forbid
+            if getattr(sampling, field):
+                raise InvalidRequest(
+                    f"'{field}' cannot be combined with a form that the answer must have; leave one of them out.",
+                    param=field,
+                )
 
 
 def max_total_tokens(request: GenerateRequest, info: EngineInfo) -> int:

@@ -39,18 +39,22 @@ class TokenBans:
         self._device = device
         self._allowed: list[Ints | None] = [None] * max_num_seqs
         self._words: list[tuple[tuple[int, ...], ...]] = [()] * max_num_seqs
+        self._restricted = np.zeros(max_num_seqs, dtype=np.bool_)
         self._newest = torch.zeros(max_num_seqs, dtype=torch.int64, device=device)
 
     def admit(self, slot: int, params: SamplingParams) -> None:
         allowed = sorted({id_ for id_ in params.allowed_token_ids if id_ < self._vocabulary})
         self._allowed[slot] = np.array(allowed, dtype=np.int64) if allowed else None
         self._words[slot] = params.bad_words
+        self._restricted[slot] = bool(allowed or params.bad_words)
 
     def restrict(self, slot: int) -> bool:
-        return self._allowed[slot] is not None or bool(self._words[slot])
+        return bool(self._restricted[slot])
 
     def prepare(self, rows: Many[PlanRow]) -> BanStep | None:
         """None where no row is restricted."""
+        if not self._restricted.any():
+            return None
         step = BanStep()
         for i, row in enumerate(rows):
             slot = row.seq.slot

@@ -139,11 +139,12 @@ class SamplingFields(Fields):
         None, description="Accepted: none are put there by any tokenizer that is read."
     )
     allowed_token_ids: Annotated[list[int], Field(min_length=1, max_length=MAX_ALLOWED_IDS)] | None = Field(
-        None, description="No other id is chosen."
+        None, description="No other id is chosen. Not beside a form that the answer must have."
     )
     bad_words: Annotated[list[BadWord], Field(max_length=MAX_BAD_WORDS)] | None = Field(
         None,
-        description="Texts that the answer does not complete, as the tokenizer itself would spell them.",
+        description="Texts that the answer does not complete, as the tokenizer itself would spell them. "
+        "Not beside a form that the answer must have.",
     )
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = Field(
         None, description="Keeps the prompt's last so many tokens; -1: as many as fit."
