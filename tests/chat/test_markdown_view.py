@@ -156,9 +156,11 @@ def test_thoughts_stand_above_the_answer() -> None:
 
 def test_blocks_are_given_once_they_are_complete() -> None:
     blocks = Blocks()
-    assert blocks.push("one\n\n") == []
-    assert blocks.push("two") == []
-    assert len(blocks.push("\n")) == 1
+    blocks.push("one\n\ntwo")
+    assert blocks.complete() == []
+    assert len(blocks.growing(5)) == 2
+    blocks.push("\n")
+    assert len(blocks.complete()) == 1
     assert len(blocks.growing(5)) == 1
     assert len(blocks.finish()) == 1
     assert blocks.finish() == []

@@ -281,6 +281,7 @@ def test_a_taken_port_is_one_sentence_with_a_free_one() -> None:
     [
         (("/no/such/model",), 1, ("Error: There is no file or folder /no/such/model.",)),
         (("demo", "--prot", "1"), 2, ("No such option", "--port")),
+        (("demo", "--ui-port", "8081"), 2, ("add --ui",)),
         (("demo", "--max-model-len", "long"), 2, ("--max-model-len", "'long' is not a number of tokens")),
         (("demo", "--kv-cache-memory", "2 cups"), 2, ("--kv-cache-memory", "'2 cups' is not a size")),
         (("demo", "--rope-scaling", "yarn"), 2, ("--rope-scaling", "is not JSON")),

@@ -69,16 +69,16 @@ class Block(Markdown):
 
 
 class Blocks:
-    """Takes text piece by piece, and gives each block once it is complete."""
+    """Takes text piece by piece, and gives blocks."""
 
     def __init__(self) -> None:
         self._pending = ""
 
-    def push(self, text: str) -> list[Block]:
-        """The blocks that this text completed."""
+    def push(self, text: str) -> None:
         self._pending += text
-        if "\n" not in text:
-            return []
+
+    def complete(self) -> list[Block]:
+        """The blocks that will change no more, once. It reads all that is pending: not for every piece."""
         complete = self._pending.rfind("\n") + 1
         blocks = _split(self._pending[:complete])
         if len(blocks) < 2:

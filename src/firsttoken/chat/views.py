@@ -18,7 +18,7 @@ from firsttoken.chat.markdown_blocks import Blocks
 
 CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 """What takes out of a text, by `translate`, all that would do more than be seen."""
-_BUSY = 0.2  # at most this share of the time is spent on drawing: the model may run on the same processor
+_BUSY = 0.2  # drawing takes about this share of the time at most: the model may run on the same processor
 
 
 class View(Protocol):
@@ -90,16 +90,19 @@ class MarkdownView:
             self._thought += text
         else:
             self._end_thought()
-            for block in self._blocks.push(text):
-                self._print(block)
-                self._next = 0.0  # the old block must not stay below itself
-        if time.monotonic() < self._next:
+            self._blocks.push(text)
+        began = time.monotonic()
+        if began < self._next:
             return
         if self._thought:
             self._draw(Text(self._thought, style="dim italic"))
         else:
+            for block in self._blocks.complete():
+                self._print(block)
             blocks = self._blocks.growing(self._console.height)
             self._draw(Group(*(_Lines(block, gap=number > 0) for number, block in enumerate(blocks))))
+        ended = time.monotonic()
+        self._next = ended + (ended - began) / _BUSY
 
     def end(self) -> None:
         self._live.update(Text(""))
@@ -118,11 +121,8 @@ class MarkdownView:
         self._printed = True
 
     def _draw(self, block: RenderableType) -> None:
-        began = time.monotonic()
         lines = _Lines(block, gap=self._printed, last=max(1, self._console.height - 2))
         self._live.update(lines, refresh=True)
-        ended = time.monotonic()
-        self._next = ended + (ended - began) / _BUSY
 
 
 class _Lines:

@@ -335,9 +335,8 @@ _OPTIONS = [
     _option(
         _PAGE,
         "--ui-host",
-        default="127.0.0.1",
-        show_default=True,
-        help="Where the page listens; elsewhere than on this machine it wants a password in FIRSTTOKEN_UI_PASSWORD.",
+        help="Where the page listens; elsewhere than on this machine it wants a password in FIRSTTOKEN_UI_PASSWORD.  "
+        "[default: 127.0.0.1]",
     ),
     _option(_PAGE, "--ui-port", type=click.IntRange(1, 65535), help="The page's port.  [default: 8080, or the next]"),
     _option(

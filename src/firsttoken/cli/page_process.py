@@ -12,6 +12,7 @@ from firsttoken.cli.children import Child
 from firsttoken.cli.listener import free_port_from, listen
 
 MODULE = "firsttoken.chat.page"
+LOOPBACK = "127.0.0.1"
 PORT = 8080
 _GOODBYE = 3.0  # seconds to end in an orderly way
 
@@ -20,7 +21,7 @@ _GOODBYE = 3.0  # seconds to end in an orderly way
 class PageConfig:
     """Where the page listens and what it may be told. Its password comes from the environment."""
 
-    host: str = "127.0.0.1"
+    host: str = LOOPBACK
     port: int | None = None  # None: 8080, or the next free one
     api_key: str | None = None  # of the server
     data_dir: str | None = None

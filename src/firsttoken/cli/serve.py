@@ -30,7 +30,7 @@ def serve(
     revision: str | None,
     download_dir: str | None,
     ui: bool,
-    ui_host: str,
+    ui_host: str | None,
     ui_port: int | None,
     **values: Any,
 ) -> int:
@@ -50,10 +50,12 @@ def serve(
     server = server_config(values)
     page = None
     if ui:
-        from firsttoken.cli.page_process import PageConfig, page_beside
+        from firsttoken.cli.page_process import LOOPBACK, PageConfig, page_beside
 
         key = server.api_keys[0] if server.api_keys else None
-        page = page_beside(PageConfig(host=ui_host, port=ui_port, api_key=key), "--ui-port")
+        page = page_beside(PageConfig(host=ui_host or LOOPBACK, port=ui_port, api_key=key), "--ui-port")
+    elif ui_host or ui_port:
+        raise click.UsageError("--ui-host and --ui-port say where the chat page listens; add --ui to have one.")
     return run_server(engine_config(values), server, find, page=page)
 
 

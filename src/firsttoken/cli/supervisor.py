@@ -342,7 +342,10 @@ class Supervisor:
             self._report.note(f"{page.death()} before it was ready; the server goes on without it.")
         else:
             self._report.error(f"{page.death()} before it was ready.")
-            self._drain(1)
+            if self._state is _State.LOADING:
+                self._exit_code = 1
+            else:
+                self._drain(1)
 
 
 def _private_folder() -> str:
