@@ -67,6 +67,11 @@ def test_a_missing_key_is_told() -> None:
         served({"/v1/models": (401, {})}).identify(None)
 
 
+def test_a_server_that_is_still_loading_is_told() -> None:
+    with pytest.raises(Unavailable, match=r"not ready \(HTTP 503\)"):
+        served({"/v1/models": (503, {})}).identify(None)
+
+
 def test_no_server_at_all_is_told() -> None:
     with Served(Address.parse("http://127.0.0.1:9")) as server:
         assert not server.answers()

@@ -74,6 +74,10 @@ class Served:
             ) from None
         if answer.status_code in (401, 403):
             raise ConfigError(f"the server at {self._root} wants an API key: give it with --api-key")
+        if answer.status_code >= 500:
+            raise Unavailable(
+                f"the server at {self._root} is not ready (HTTP {answer.status_code}): try again when it is"
+            )
         listed = _objects(_json(answer).get("data")) if answer.status_code == 200 else []
         names = [str(entry.get("id", "")) for entry in listed]
         if model is None and not names:
