@@ -143,7 +143,9 @@ class PromptFields(Fields):
     )
     tool_choice: ToolChoice | None = Field(None, description="`auto` where it is left out.")
     thinking: Thinking | None = Field(None, description="What a model thinks comes as blocks.")
-    output_config: OutputConfig | None = None
+    output_config: OutputConfig | None = Field(
+        None, description="`output_config.format`: the form that the answer must have."
+    )
 
 
 class CountTokensRequest(PromptFields):

@@ -41,15 +41,15 @@ Text = Annotated[str, Field(min_length=1)]
 class NamedSchema(Fields):
     """`strict` refuses keywords that cannot be enforced; without it they are ignored, as with OpenAI."""
 
-    name: Name | None = None
-    description: str | None = None
-    schema_: Annotated[SchemaObject | None, Field(alias="schema")] = None
-    strict: bool | None = None
+    name: Name | None = Field(None, description="Accepted.")
+    description: str | None = Field(None, description="Accepted.")
+    schema_: Annotated[SchemaObject | None, Field(alias="schema")] = Field(None, description="Default: any object.")
+    strict: bool | None = Field(None, description="true: a keyword that cannot be enforced is refused.")
 
 
 class ResponseFormat(Fields):
     type: Literal["text", "json_object", "json_schema"]
-    json_schema: NamedSchema | None = None
+    json_schema: NamedSchema | None = Field(None, description="With `type: json_schema`.")
 
     @model_validator(mode="after")
     def _has_its_schema(self) -> ResponseFormat:
@@ -61,13 +61,13 @@ class ResponseFormat(Fields):
 class StructuredOutputs(Fields):
     """vLLM's: exactly one of the first five."""
 
-    json_: Annotated[Schema | None, Field(alias="json")] = None
-    json_object: bool | None = None
-    regex: Text | None = None
-    choice: Choices | None = None
-    grammar: Text | None = None
-    whitespace_pattern: Text | None = None
-    disable_any_whitespace: bool | None = None
+    json_: Annotated[Schema | None, Field(alias="json")] = Field(None, description="A JSON schema.")
+    json_object: bool | None = Field(None, description="Any JSON object.")
+    regex: Text | None = Field(None, description="A regular expression for the whole answer.")
+    choice: Choices | None = Field(None, description="The answer is one of these texts.")
+    grammar: Text | None = Field(None, description="A grammar in Lark's form or in GBNF (EBNF).")
+    whitespace_pattern: Text | None = Field(None, description="What may stand between the parts of JSON.")
+    disable_any_whitespace: bool | None = Field(None, description="Nothing may.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,13 @@ class GrammarFields(Fields):
         ("structured_outputs", StructuredOutputs, STRUCTURED_OUTPUTS),
     )
 
-    response_format: ResponseFormat | None = None
-    structured_outputs: StructuredOutputs | None = None
-    guided_json: Schema | None = None
-    guided_regex: Text | None = None
-    guided_choice: Choices | None = None
-    guided_grammar: Text | None = None
-    guided_whitespace_pattern: Text | None = None
+    response_format: ResponseFormat | None = Field(None, description="The form that the answer must have.")
+    structured_outputs: StructuredOutputs | None = Field(None, description="The same in vLLM's form.")
+    guided_json: Schema | None = Field(None, description="As `structured_outputs.json`.")
+    guided_regex: Text | None = Field(None, description="As `structured_outputs.regex`.")
+    guided_choice: Choices | None = Field(None, description="As `structured_outputs.choice`.")
+    guided_grammar: Text | None = Field(None, description="As `structured_outputs.grammar`.")
+    guided_whitespace_pattern: Text | None = Field(None, description="As `structured_outputs.whitespace_pattern`.")
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> GrammarFields:
