@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from firsttoken.chat.line import TerminalLine, history_file
+from firsttoken.chat.line import CommandCompleter, TerminalLine, history_file
 
 ENTER, ALT_ENTER, UP, CTRL_C, CTRL_D, CTRL_J, TAB = "\r", "\x1b\r", "\x1b[A", "\x03", "\x04", "\x0a", "\t"
 
@@ -50,6 +52,15 @@ def test_bytes_that_are_no_text_are_replaced_before_they_are_kept_or_sent(tmp_pa
 
 def test_what_is_there_to_be_edited_can_be_edited() -> None:
     assert typed("!", ENTER, default="old question") == "old question!"
+
+
+@pytest.mark.parametrize(("begun", "whole"), [("/qu", "/quit"), ("/file {folder}/no", "/file {folder}/notes.txt")])
+def test_tab_completes_commands_and_paths(tmp_path: Path, begun: str, whole: str) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    begun, whole = (text.format(folder=tmp_path) for text in (begun, whole))
+    completer = CommandCompleter(["/help", "/quit", "/file"])
+    [found] = completer.get_completions(Document(begun), CompleteEvent(completion_requested=True))
+    assert begun[: len(begun) + found.start_position] + found.text == whole
 
 
 def test_ctrl_c_and_ctrl_d_are_told_apart() -> None:

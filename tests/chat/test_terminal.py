@@ -16,6 +16,7 @@ from firsttoken.chat.answer import Answer
 from firsttoken.chat.chat_server import ChatServer
 from firsttoken.chat.commands import COMMANDS, Commands
 from firsttoken.chat.history import History, Turn
+from firsttoken.chat.page.attachments import LARGEST, MOST
 from firsttoken.chat.saved_chats import SavedChats
 from firsttoken.chat.settings import Model, Settings
 from firsttoken.chat.terminal import TerminalChat
@@ -243,6 +244,35 @@ def test_an_edit_that_is_given_up_changes_nothing() -> None:
     server = ScriptedChat(Reply(["answer"]))
     talk(server, "one", "/edit", KeyboardInterrupt(), "two")
     assert server.histories[1] == [("user", "one"), ("assistant", "answer"), ("user", "two")]
+
+
+def test_files_go_with_the_next_question_and_are_counted(tmp_path: Path) -> None:
+    code, data = tmp_path / "sort.py", tmp_path / "data.bin"
+    code.write_text("def sort(): ...\n")
+    data.write_bytes(b"\0\1")
+    server = ScriptedChat(Refusal(400, "No."), Reply(["fine"]))
+    lines = ("/file", f"/file {data}", "/file /no/such", f"/file {code}", "explain", "explain it", "next")
+    screen = talk(server, *lines)
+    for sentence in (
+        "No file goes with the next question.",
+        "data.bin is not a text file.",
+        "/no/such cannot be read: No such file or directory.",
+        "sort.py goes with the next question (3 tokens).",
+    ):
+        assert sentence in screen
+    asked = "sort.py\n```python\ndef sort(): ...\n```\n\nexplain"
+    assert [history[-1][1] for history in server.histories] == [asked, f"{asked} it", "next"]
+
+
+def test_too_large_and_too_many_files_are_refused(tmp_path: Path) -> None:
+    large, small = tmp_path / "large.txt", tmp_path / "small.txt"
+    large.write_text("x" * (LARGEST + 1))
+    small.write_text("x")
+    screen = talk(ScriptedChat(Reply(["fine"])), f"/file {large}", *[f"/file {small}"] * (MOST + 1), "/file none")
+    assert "large.txt is larger than 512 KiB." in screen
+    assert screen.count("small.txt goes with") == MOST
+    assert f"At most {MOST} files" in screen
+    assert "No file goes with" in screen
 
 
 def test_a_chat_is_kept_found_and_gone_on_with(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from firsttoken.chat import terminal_words as words
 from firsttoken.chat.history import History
 from firsttoken.chat.language import Words
 from firsttoken.chat.line import ReadLine
+from firsttoken.chat.page.attachments import LARGEST, MOST, Attachment, read
 from firsttoken.chat.saved_chats import SavedChat
 from firsttoken.chat.settings import Settings
 from firsttoken.chat.terminal import TerminalChat
@@ -33,6 +34,7 @@ COMMANDS = {
     "/regenerate": _Command("", words.REGENERATE),
     "/edit": _Command("[N]", words.EDIT),
     "/system": _Command("[TEXT|none]", words.SYSTEM),
+    "/file": _Command("[PATH|none]", words.FILE),
     "/set": _Command("[NAME VALUE]", words.SET),
     "/model": _Command("[NAME]", words.MODEL),
     "/history": _Command("", words.HISTORY),
@@ -63,7 +65,7 @@ class Commands:
         elif re.fullmatch(r"/[a-z]+", line):
             self._chat.note(words.NO_COMMAND, name=name)
         else:
-            self._chat.turn(line)
+            self._chat.ask(line)
         return None
 
     def _help(self, _: str) -> None:
@@ -114,6 +116,41 @@ class Commands:
             self._chat.note(words.SYSTEM_IS, text=history.system)
         else:
             self._chat.note(words.NO_SYSTEM)
+
+    def _file(self, given: str) -> None:
+        if given == "none":
+            self._chat.files.clear()
+        elif given:
+            self._add_file(Path(given).expanduser())
+            return
+        for file in self._chat.files:
+            self._tell_file(file)
+        if not self._chat.files:
+            self._chat.note(words.NO_FILES)
+
+    def _add_file(self, path: Path) -> None:
+        if len(self._chat.files) == MOST:
+            self._chat.note(words.TOO_MANY_FILES, most=MOST)
+            return
+        try:
+            with path.open("rb") as file:
+                content = file.read(LARGEST + 1)
+        except OSError as error:
+            self._chat.note(words.CANNOT_READ, path=path, reason=error.strerror)
+            return
+        text = read(content)
+        if len(content) > LARGEST:
+            self._chat.note(words.FILE_TOO_LARGE, path=path, limit=LARGEST >> 10)
+        elif text is None:
+            self._chat.note(words.NOT_TEXT, path=path)
+        else:
+            self._chat.files.append(Attachment(path.name, text))
+            self._tell_file(self._chat.files[-1])
+
+    def _tell_file(self, file: Attachment) -> None:
+        count = self._chat.count(file.text)
+        size = "" if count is None else self._chat.say(words.FILE_SIZE, count=count)
+        self._chat.note(words.FILE_ADDED, name=file.name, size=size)
 
     def _set(self, given: str) -> None:
         names = [field.name for field in fields(Settings)]

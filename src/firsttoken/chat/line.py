@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Protocol
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from firsttoken.chat.event_stream import whole
+
+_TAKES_A_PATH = "/file "
 
 
 class ReadLine(Protocol):
@@ -45,7 +47,7 @@ class TerminalLine:
             history=history,
             multiline=True,
             key_bindings=_keys(),
-            completer=_CommandCompleter(commands),
+            completer=CommandCompleter(commands),
             complete_while_typing=True,
             prompt_continuation="  ",
             reserve_space_for_menu=4,
@@ -77,11 +79,12 @@ def _keys() -> KeyBindings:
     return keys
 
 
-class _CommandCompleter(Completer):
-    """Completes a command's name, and nothing else."""
+class CommandCompleter(Completer):
+    """Completes a command's name and the path of a file, and nothing else."""
 
     def __init__(self, commands: Sequence[str]) -> None:
         self._commands = commands
+        self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         typed = document.text
@@ -89,6 +92,8 @@ class _CommandCompleter(Completer):
             for command in self._commands:
                 if command.startswith(typed):
                     yield Completion(command, start_position=-len(typed))
+        elif typed.startswith(_TAKES_A_PATH):
+            yield from self._paths.get_completions(Document(typed.removeprefix(_TAKES_A_PATH)), complete_event)
 
 
 def history_file(path: Path | None) -> History:

@@ -19,6 +19,7 @@ from firsttoken.chat.history import History
 from firsttoken.chat.language import Language, Words
 from firsttoken.chat.line import ReadLine
 from firsttoken.chat.pace import steady
+from firsttoken.chat.page.attachments import Attachment, with_attachments
 from firsttoken.chat.saved_chats import SavedChats, title_of
 from firsttoken.chat.settings import Model, Settings
 from firsttoken.chat.views import CONTROLS, PlainView, View, view_for
@@ -54,6 +55,7 @@ class TerminalChat:
         self.settings = settings or Settings()
         self.saved = saved
         self.title = ""
+        self.files: list[Attachment] = []  # go with the next question
         self.failed = False  # whether the last turn ended with an error
         self._path: Path | None = None  # where this conversation is kept
         self._runner = runner
@@ -88,11 +90,16 @@ class TerminalChat:
                     if command(line) is False:
                         return
                 elif line:
-                    self.turn(line)
+                    self.ask(line)
             except ChatError as error:
                 self.note(error.text(self._language))
             except KeyboardInterrupt:
                 self.note(words.STOPPED)
+
+    def ask(self, line: str) -> None:
+        """A turn with what was typed and the files that wait for it."""
+        if self.turn(with_attachments(line, self.files)) is not None:
+            self.files.clear()
 
     def turn(self, question: str) -> Answer | None:
         """Asks, shows the answer as it comes and its figures; None when nothing came back.
@@ -135,6 +142,10 @@ class TerminalChat:
     def begin(self, history: History, path: Path | None = None, title: str = "") -> None:
         """Puts another conversation in the place of this one."""
         self.history, self._path, self.title = history, path, title
+
+    def count(self, text: str) -> int | None:
+        """Tokens of a text, where the server can tell."""
+        return self._runner.run(self.server.count_text(self.model.name, text))
 
     def models(self) -> list[Model]:
         """What the server has. Raises ChatError."""

@@ -46,6 +46,9 @@ SAVE = Words("name this conversation, to find it again", "给本次对话命名�
 LOAD = Words("list the kept conversations, or go on with one", "列出保存的对话，或继续其中一个")
 SEARCH = Words("find words in the kept conversations", "在保存的对话中搜索")
 EXPORT = Words("write this conversation to a Markdown file", "把本次对话导出为 Markdown 文件")
+FILE = Words(
+    "add a text or code file to the next question; `none` drops them", "把文本或代码文件附到下一个问题；none 取消"
+)
 QUIT = Words("leave (also /exit, Ctrl-D)", "退出（也可用 /exit、Ctrl-D）")
 
 BEGUN = Words("A new conversation.", "新对话。")
@@ -82,4 +85,11 @@ EXPORTED = Words("Written to {path}.", "已写入 {path}。")
 FILE_EXISTS = Words("{path} exists already; name another file.", "{path} 已存在；请换一个文件名。")
 CANNOT_WRITE = Words("{path} cannot be written: {reason}.", "无法写入 {path}：{reason}。")
 CANNOT_KEEP = Words("This conversation cannot be kept: {reason}.", "无法保存本次对话：{reason}。")
+FILE_ADDED = Words("{name} goes with the next question{size}.", "{name} 将随下一个问题发送{size}。")
+FILE_SIZE = Words(" ({count:,} tokens)", "（{count:,} 个 token）")
+NO_FILES = Words("No file goes with the next question.", "下一个问题没有附带文件。")
+NOT_TEXT = Words("{path} is not a text file.", "{path} 不是文本文件。")
+FILE_TOO_LARGE = Words("{path} is larger than {limit} KiB.", "{path} 超过 {limit} KiB。")
+CANNOT_READ = Words("{path} cannot be read: {reason}.", "无法读取 {path}：{reason}。")
+TOO_MANY_FILES = Words("At most {most} files go with one question.", "一个问题最多附带 {most} 个文件。")
 YOU = Words("You", "您")
