@@ -31,7 +31,28 @@ def _checked(value: Any) -> Any:
 Content = Annotated[
     Any,
     BeforeValidator(_checked),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}, {"type": "null"}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "array",
+                    "maxItems": MAX_PARTS,
+                    "items": {
+                        "anyOf": [
+                            {
+                                "type": "object",
+                                "properties": {"type": {"const": kind}, kind: {"type": "string"}},
+                                "required": ["type", kind],
+                            }
+                            for kind in ("text", "refusal")
+                        ]
+                    },
+                },
+                {"type": "null"},
+            ]
+        }
+    ),
 ]
 
 
@@ -65,8 +86,7 @@ class Message(Fields):
     @model_validator(mode="after")
     def _says_something(self) -> Message:
         if self.role == "assistant":
-            given = self.model_fields_set & {"content", "tool_calls", "refusal"}
-            if not given:
+            if not self.model_fields_set & {"content", "tool_calls", "refusal"}:
                 raise WrongField("content", "an assistant message needs it, or `tool_calls`")
         elif "content" not in self.model_fields_set:
             raise WrongField("content", f"a {self.role} message needs it")

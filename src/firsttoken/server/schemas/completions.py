@@ -30,6 +30,7 @@ def as_prompts(value: Any) -> list[Prompt]:
     return value
 
 
+_IDS = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
 Prompts = Annotated[
     list[Any],
     BeforeValidator(as_prompts),
@@ -37,9 +38,13 @@ Prompts = Annotated[
         {
             "anyOf": [
                 {"type": "string"},
-                {"type": "array", "items": {"type": "string"}},
-                {"type": "array", "items": {"type": "integer"}},
-                {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+                {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": MAX_PROMPTS,
+                    "items": {"anyOf": [{"type": "string"}, _IDS]},
+                },
+                _IDS,
             ]
         }
     ),

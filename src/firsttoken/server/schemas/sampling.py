@@ -67,12 +67,26 @@ def _as_bias(value: Any) -> Any:
 Stops = Annotated[
     list[str],
     BeforeValidator(_as_stop_list),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}},
+            ]
+        }
+    ),
 ]
 LogitBias = Annotated[
     dict[int, float],
     BeforeValidator(_as_bias),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number"}}),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": MAX_LOGIT_BIAS,
+            "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+            "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+        }
+    ),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 BadWord = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from firsttoken.server.schemas.chat import ChatFields
@@ -23,4 +25,4 @@ class TokenizeChat(ChatFields):
 
 class DetokenizeRequest(Fields):
     model: Name | None = Field(None, description="One of the names of `/v1/models`.")
-    tokens: list[int] = Field(description="Their ids.")
+    tokens: list[Annotated[int, Field(ge=0)]] = Field(description="Their ids.")

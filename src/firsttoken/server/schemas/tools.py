@@ -47,7 +47,26 @@ ToolName = Annotated[str, BeforeValidator(_as_tool_name)]
 ToolChoice = Annotated[
     Any,
     BeforeValidator(_as_choice),
-    WithJsonSchema({"anyOf": [{"type": "string", "enum": list(_MODES)}, {"type": "object"}, {"type": "null"}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "enum": list(_MODES)},
+                {
+                    "type": "object",
+                    "properties": {
+                        "type": {"const": "function"},
+                        "function": {
+                            "type": "object",
+                            "properties": {"name": {"type": "string", "minLength": 1, "maxLength": MAX_TOOL_NAME}},
+                            "required": ["name"],
+                        },
+                    },
+                    "required": ["type", "function"],
+                },
+                {"type": "null"},
+            ]
+        }
+    ),
 ]
 
 
