@@ -20,6 +20,7 @@ OPENING = CHATML.replace("{{- '<think>\\n\\n</think>", "{{- '\\n</think>").repla
     IN_PROMPT, "{{- '<think>\\n' }}" + IN_PROMPT
 )
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+USERS = [{"role": "user", "content": "Say <think>"}]
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
@@ -131,6 +132,12 @@ def test_a_message_goes_on_within_its_thoughts(server: LiveServer) -> None:
     message = server.post("/v1/chat/completions", messages=messages, continue_final_message=True).json()
     assert message["choices"][0]["message"]["reasoning_content"] == "so."
     assert message["choices"][0]["message"]["content"] == "4"
+
+
+def test_a_tag_that_a_user_wrote_opens_nothing(server: LiveServer) -> None:
+    for opens in (True, False):
+        assert answered(server, messages=USERS, add_generation_prompt=opens)["content"] == HELLO
+    server.next_is_right()
 
 
 def test_calls_come_behind_the_thoughts_and_not_in_them(server: LiveServer) -> None:

@@ -139,6 +139,8 @@ BROKEN = [
     '{"name": "add", "arguments": [1]}',
     '{"name": "add", "arguments": "[1]"}',
     '{"name": 3, "arguments": {}}',
+    '{"name": ["add"], "arguments": {}}',
+    '{"arguments": {}, "name": {"add": 1}}',
     '{"name": add}',
     '{"call": "add"}',
 ]

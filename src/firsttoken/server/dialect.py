@@ -80,7 +80,7 @@ class Dialect:
             content = body.messages[-1].content
             said = content if isinstance(content, str) else ""
             return "open" if said.rfind(reasoning.OPEN) > said.rfind(reasoning.CLOSE) else "none"
-        end = prompt_end.rstrip()
+        end = prompt_end.rstrip() if body.opens_a_turn else ""  # what a user wrote opens nothing
         if end.endswith(reasoning.CLOSE):
             return "none"
         return "open" if self.thoughts == "assumed" or end.endswith(reasoning.OPEN) else "possible"

@@ -94,13 +94,14 @@ class JsonCall:
     def _close(self) -> None:
         value = _parsed("".join(self._clean))
         arguments = _arguments_of(value) if isinstance(value, dict) else None
-        if arguments is None or value.get("name") not in self._calls.offered:
+        name = value.get("name") if isinstance(value, dict) else None
+        if arguments is None or not isinstance(name, str) or name not in self._calls.offered:
             self.state = "broken"
             return
         self.state = "whole"
         self._calls.whole += 1
         if self._arguments is None:
-            self._name = value["name"]
+            self._name = name
             self._deltas = [arguments]
 
     def _told(self) -> list[Part]:
