@@ -79,7 +79,7 @@ def chat(
             url, model = started.url, None
         runner = stack.enter_context(asyncio.Runner())
         # In the middle of a chat a server that is down may be on its way back; at its beginning the URL may be wrong.
-        server = ChatServer(url or "http://127.0.0.1:8000", api_key=api_key, patience=Patience(down=30))
+        server = ChatServer(url or "http://127.0.0.1:8000", api_key=api_key, patience=Patience(down=60))
         stack.callback(lambda: runner.run(server.close()))
         try:
             chosen = _choose(runner, server, model, notes, language)
