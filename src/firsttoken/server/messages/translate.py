@@ -78,7 +78,7 @@ def _parts(message: TurnMessage) -> Iterator[dict[str, Any]]:
 
 
 def _assistant(blocks: list[Block]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": _texts([each for each in blocks if "text" in each])}
+    message: dict[str, Any] = {"role": "assistant", "content": _texts([each for each in blocks if each["type"] == "text"])}
     thoughts = [block["thinking"] for block in blocks if block["type"] == "thinking"]
     if thoughts:
         message["reasoning_content"] = "\n".join(thoughts)
