@@ -20,20 +20,20 @@ async def burst(count: int, between: float = 0.0, error: Exception | None = None
 
 
 async def test_the_first_piece_comes_alone_and_the_rest_joined() -> None:
-    shown = [piece async for piece in steady(burst(1000), lambda: 0.5)]
+    shown = [piece async for piece in steady(burst(1000), 0.5)]
     assert shown[0] == Piece("x")
     assert len(shown) <= 3
     assert "".join(piece.text for piece in shown) == "x" * 1000
 
 
 async def test_nothing_waits_longer_than_the_interval() -> None:
-    shown = [piece async for piece in steady(burst(20, 0.01), lambda: 0.02)]
+    shown = [piece async for piece in steady(burst(20, 0.01), 0.02)]
     assert "".join(piece.text for piece in shown) == "x" * 20
     assert 4 <= len(shown) <= 14
 
 
 async def test_an_error_comes_after_all_that_came_before_it() -> None:
-    shown = steady(burst(10, error=ValueError("late")), lambda: 0.5)
+    shown = steady(burst(10, error=ValueError("late")), 0.5)
     assert (await anext(shown)).text + (await anext(shown)).text == "x" * 10
     with pytest.raises(ValueError, match="late"):
         await anext(shown)

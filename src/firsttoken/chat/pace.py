@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from firsttoken.chat.event_stream import Piece
 
 INTERVAL = 1 / 20  # seconds between two displays
 
 
-async def steady(
-    pieces: AsyncIterator[Piece], interval: Callable[[], float] = lambda: INTERVAL
-) -> AsyncGenerator[Piece, None]:
-    """The first piece at once, then what has come since, joined, at most once in `interval()` seconds.
+async def steady(pieces: AsyncIterator[Piece], interval: float = INTERVAL) -> AsyncGenerator[Piece, None]:
+    """The first piece at once, then what has come since, joined, at most once in `interval` seconds.
 
     An error of `pieces` is raised after all that came before it. Closing this closes `pieces`, if it is a generator.
     """
@@ -40,7 +38,7 @@ async def steady(
                 await reading  # raises what it died of
                 return
             if not reading.done():
-                await asyncio.wait({reading}, timeout=interval())
+                await asyncio.wait({reading}, timeout=interval)
     finally:
         reading.cancel()
         await asyncio.wait({reading})

@@ -51,6 +51,7 @@ def model(running_model: RunningModel) -> ScriptedModel:
 @pytest.fixture
 def open_tab(browser: Browser, running_page: RunningPage, model: ScriptedModel) -> OpenTab:
     """Opens a tab with a fresh profile."""
+    running_page.forget_settings()
     return partial(tab_on, browser, running_page.url)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class RunningPage:
     """`python -m firsttoken.chat.page`, which can be ended and started again on the same port and data."""
 
     def __init__(self, server_url: str, data: Path, **environment: str) -> None:
+        self._data = data
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._command = [
@@ -67,6 +69,11 @@ class RunningPage:
         assert self._process.stdout
         line = self._process.stdout.readline()
         assert line.strip() == self.url, f"it said {line!r} and {self.complaints()}"
+
+    def forget_settings(self) -> None:
+        """What one test has set is not what the next one's new chats begin with."""
+        with closing(sqlite3.connect(self._data / "chats.sqlite3", timeout=20)) as store, store:
+            store.execute("UPDATE users SET settings = '{}'")
 
     def complaints(self) -> str:
         """Ends it; what it wrote to its standard error."""

@@ -13,7 +13,6 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
 def test_what_is_left_empty_is_not_sent_and_the_recommended_values_are_shown(tab: Tab, model: ScriptedModel) -> None:
-    tab.set(**dict.fromkeys(("system", "temperature", "json_schema"), ""))
     tab.ask_and_wait("one")
     assert set(model.asked[0].body) == {"model", "messages", "stream", "stream_options"}
     tab.page.click("#chat-settings-open-modal")
@@ -47,7 +46,6 @@ def test_every_setting_reaches_the_request_and_the_next_chat(tab: Tab, model: Sc
     tab.page.click("#chat-settings #confirm")
     tab.ask_and_wait("three")
     assert set(model.asked[2].body) == {"model", "messages", "stream", "stream_options"}
-    tab.set(system="")
 
 
 def test_another_model_can_be_chosen(tab: Tab, model: ScriptedModel) -> None:
@@ -57,10 +55,6 @@ def test_another_model_can_be_chosen(tab: Tab, model: ScriptedModel) -> None:
     tab.page.click("#chat-settings #confirm")
     tab.ask_and_wait("one")
     assert model.asked[0].body["model"] == "other"
-    tab.page.click("#chat-settings-open-modal")
-    tab.page.locator("#chat-settings [role=combobox]").click()
-    tab.page.get_by_role("option", name="scripted").click()
-    tab.page.click("#chat-settings #confirm")
 
 
 def test_a_wrong_value_is_said_in_words_and_not_taken(open_tab: OpenTab, model: ScriptedModel) -> None:

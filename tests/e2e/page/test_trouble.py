@@ -53,7 +53,7 @@ def test_a_loading_model_shows_a_bar_and_the_question_waits(open_tab: OpenTab, m
 
 
 def test_a_full_queue_is_said_and_waited_out(tab: Tab, model: ScriptedModel) -> None:
-    model.busy = 1
+    model.busy = 4
     tab.ask("one")
     expect(tab.page.locator(".waiting")).to_contain_text("queue is full")
     tab.expect_answer("You said: one")

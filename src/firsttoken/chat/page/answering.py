@@ -13,14 +13,13 @@ from firsttoken.chat.chat_server import ChatServer
 from firsttoken.chat.event_stream import Piece
 from firsttoken.chat.history import History
 from firsttoken.chat.language import Language
-from firsttoken.chat.pace import INTERVAL, steady
+from firsttoken.chat.pace import steady
 from firsttoken.chat.page import elements, words
-from firsttoken.chat.page.live import LiveAnswer
+from firsttoken.chat.page.live import LiveAnswer, Waiting
 from firsttoken.chat.page.models import Models
 from firsttoken.chat.page.store import Row
 from firsttoken.chat.settings import Model, Settings
 
-_DRAWING = 25e-6  # seconds a character: about four times what a browser takes to draw it
 _THOUGHT_SHOWN = 600  # characters of a thought's end that are shown while it goes on
 
 
@@ -43,7 +42,6 @@ class Answering:
         self._language = language
         self._answer = Answer()
         self._dropped = 0
-        self._waiting = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, question: Question) -> Row:
@@ -65,7 +63,6 @@ class Answering:
             notices.append(words.STOPPED.text(self._language))
         except ChatError as failure:
             error = failure.text(self._language)
-        await self._stop_waiting()
         if rest := self._answer.text[len(self._live.text) :]:
             await self._live.add(rest)  # what had come and was not yet due to be shown
         if model is not None:
@@ -90,13 +87,9 @@ class Answering:
             on_wait=self._on_wait,
             on_drop=self._on_drop,
         )
-        async with aclosing(steady(stream, self._interval)) as pieces:
+        async with aclosing(steady(stream)) as pieces:
             async for piece in pieces:
                 await self._show(piece)
-
-    def _interval(self) -> float:
-        """Chainlit draws the whole answer anew each time: a long one is drawn less often."""
-        return INTERVAL + _DRAWING * len(self._live.text)
 
     def _notices(self, question: Question) -> list[str]:
         said = []
@@ -113,10 +106,9 @@ class Answering:
     async def _show(self, piece: Piece) -> None:
         if piece.thought:
             tail = self._answer.reasoning[-_THOUGHT_SHOWN:]
-            await self._wait_for(elements.waiting(self._live.step, words.THINKING.text(self._language), None, tail))
-            return
-        await self._stop_waiting()
-        await self._live.add(piece.text)
+            await self._live.wait(Waiting(words.THINKING.text(self._language), thought=tail))
+        else:
+            await self._live.add(piece.text)
 
     def _on_drop(self, turns: int) -> None:
         self._dropped += turns
@@ -130,16 +122,7 @@ class Answering:
                 form = words.WAIT_BUSY
             case _:
                 form = words.WAIT_DOWN
-        element = elements.waiting(self._live.step, form.text(self._language), fraction)
-        task = asyncio.create_task(self._wait_for(element))  # the caller goes on to wait, so this runs before it ends
+        waiting = self._live.wait(Waiting(form.text(self._language), fraction))
+        task = asyncio.create_task(waiting)  # the caller goes on to wait, so this runs before it ends
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _wait_for(self, element: Row) -> None:
-        self._waiting = True
-        await self._live.tell("element", element)
-
-    async def _stop_waiting(self) -> None:
-        if self._waiting:
-            self._waiting = False
-            await self._live.tell("remove_element", {"id": f"waiting-{self._live.step['id']}"})

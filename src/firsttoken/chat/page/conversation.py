@@ -56,10 +56,8 @@ class Conversation:
                 self._asked.append(question["id"])
                 question = None
         if live := self._service.live.get(thread["id"]):
-            thread["steps"].append(live.step | {"streaming": True})
-            live.join(self._session)
             self._session.current_task = live.task
-            await self._session.emit("task_start", {})
+            await live.join(self._session, thread)
 
     async def ask(self, message: cl.Message) -> None:
         """A question that was just sent."""
@@ -110,7 +108,6 @@ class Conversation:
         session.current_task = task
         live = LiveAnswer(dict(message.to_dict()), session, task)
         service.live.put(session.thread_id, live)
-        await session.emit("window_message", {"thread": session.thread_id})
         asked = Question(
             self._with_attachments(question.id, question.content), self.values.get("model"), self._settings
         )
@@ -123,10 +120,10 @@ class Conversation:
             chat_context.add(message)
             await service.kept.create_step(live.step)
             await service.kept.run(service.kept.store.put_element, foot)
-            await live.tell("element", foot)
+            await live.end(foot)
         finally:
             service.live.drop(session.thread_id, live)
-            await live.end()
+            await live.tell("task_end", {})
 
     def _with_attachments(self, question_id: str, text: str) -> str:
         return with_attachments(text, self._attachments.get(question_id, []))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
 
 from firsttoken.chat.language import Language
 from firsttoken.chat.page import words
@@ -39,16 +38,14 @@ def foot(
     return _element("AnswerFoot", step, props)
 
 
-def waiting(step: Row, text: str, fraction: float | None, thought: str = "") -> Row:
-    """What is shown in an answer's place while there is none: why, and how far it is, 0 to 1."""
-    return _element("Waiting", step, {"text": text, "fraction": fraction, "thought": thought}) | {
-        "id": f"waiting-{step['id']}"  # always the same: a newer one takes its place
-    }
+def growing(step: Row) -> Row:
+    """Draws an answer while it is being written; its foot then takes its place."""
+    return _element("Growing", step, {"message": step["id"]})
 
 
 def _element(name: str, step: Row, props: Row) -> Row:
     return {
-        "id": str(uuid4()),
+        "id": f"{step['id']}-foot",  # one for each answer: what comes later takes the place of what was
         "threadId": step["threadId"],
         "forId": step["id"],
         "type": "custom",

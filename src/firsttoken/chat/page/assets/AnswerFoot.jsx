@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { useLayoutEffect, useRef, useState } from 'react';
 import { toast } from 'sonner';
 import { useChatData, useChatMessages } from '@chainlit/react-client';
 import { Check, Copy, Download, RefreshCw, TriangleAlert } from 'lucide-react';
@@ -19,6 +19,12 @@ export default function AnswerFoot() {
   const step = find(messages, message);
   const text = step?.metadata?.text || step?.output;
 
+  const place = useRef(null);
+  useLayoutEffect(() => {
+    const copy = step?.output ? undefined : window.firsttoken.kept(message);
+    place.current.replaceChildren(...(copy ? [copy] : []));
+  }, [step?.output]);
+
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
@@ -32,6 +38,7 @@ export default function AnswerFoot() {
 
   return (
     <div className="foot">
+      <div ref={place} />
       {thought ? (
         <details className="foot-thought">
           <summary>{labels.thinking}</summary>

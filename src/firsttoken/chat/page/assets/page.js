@@ -83,10 +83,30 @@
   });
   observer.observe(document.body, { childList: true, subtree: true, attributeFilter: ['id'] });
 
-  // On a phone Chainlit gives a new chat its address only when the list of chats is opened, and then closes that list.
-  window.addEventListener('message', ({ source, data }) => {
-    if (source === window && data?.thread && location.pathname === '/' && matchMedia('(max-width: 767px)').matches)
-      history.replaceState(history.state, '', `/thread/${data.thread}`);
+  // Answers that are being written, by id: {text, waiting}. Growing.jsx draws them; what comes before it is there is kept.
+  const answers = new Map();
+  const listeners = new Set();
+  const copies = new Map();
+  window.firsttoken = {
+    keep: (id, copy) => copies.set(id, copy),
+    kept: (id) => copies.get(id),
+    answer: (id) => answers.get(id),
+    listen: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    }
+  };
+  window.addEventListener('message', (event) => {
+    const { source, data } = event;
+    if (source !== window || !data?.answer) return;
+    event.stopImmediatePropagation(); // Chainlit would send it back to where it came from
+    const { answer, text, more, waiting, thread } = data;
+    const before = answers.get(answer)?.text ?? '';
+    answers.set(answer, { text: text ?? before + (more ?? ''), waiting });
+    for (const listener of listeners) listener(answer);
+    // On a phone Chainlit gives a new chat its address only when the list of chats is opened, and then closes that list.
+    if (location.pathname === '/' && matchMedia('(max-width: 767px)').matches)
+      history.replaceState(history.state, '', `/thread/${thread}`);
   });
 
   // Esc stops an answer, unless it closes something.
