@@ -78,7 +78,8 @@ def _parts(message: TurnMessage) -> Iterator[dict[str, Any]]:
 
 
 def _assistant(blocks: list[Block]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": _texts([each for each in blocks if each["type"] == "text"])}
+    said = _texts([block for block in blocks if block["type"] == "text"])
+    message: dict[str, Any] = {"role": "assistant", "content": said}
     thoughts = [block["thinking"] for block in blocks if block["type"] == "thinking"]
     if thoughts:
         message["reasoning_content"] = "\n".join(thoughts)
