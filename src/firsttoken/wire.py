@@ -1,8 +1,9 @@
 """Messages between API workers and the engine process, and their bytes.
 
 A worker connects to the engine's Unix socket. Each frame is a 4-byte little-endian length and a msgpack body
-(msgspec; dataclasses travel as maps). End of file on either side means that the other process is gone: no heartbeat
-is needed. The engine sends a worker one `Step` message a step, whatever the number of its sequences.
+(msgspec; dataclasses travel as maps). End of file on either side means that the other process is gone. That an engine
+lives and does nothing is told by a `GetStats` that stays unanswered: it answers between two steps. The engine sends a
+worker one `Step` message a step, whatever the number of its sequences.
 """
 
 from __future__ import annotations

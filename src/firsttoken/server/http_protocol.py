@@ -18,9 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from firsttoken.config import ServerConfig
 from firsttoken.server.error_handlers import error_object
 
-_PROGRESS = (
-    48 * 1024
-)  # bytes that a client takes at least in `send_seconds`: what uvicorn's buffer holds over its low mark
+_PROGRESS = 48 * 1024  # bytes that a client must take in `send_seconds`: asyncio's buffer between its two marks
 _TICK = 30.0  # seconds between looks at the clock, at most
 
 
