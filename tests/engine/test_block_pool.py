@@ -200,6 +200,18 @@ def test_what_is_about_to_return_can_be_counted_as_room() -> None:
     assert pool.fits(16, [], 0, returning=True)
 
 
+def test_a_matched_block_that_is_about_to_return_is_not_counted_as_room_too() -> None:
+    pool = BlockPool(4, 4)
+    seq = sequence([1] * 9)
+    admit(pool, seq, step=0)
+    pool.commit(seq, 0, 9)
+    pool.release(seq)
+    matched = pool.match_prefix(sequence([1] * 13))
+    assert len(matched) == 2
+    assert pool.fits(16, matched, 0, returning=True)
+    assert not pool.fits(17, matched, 0, returning=True)
+
+
 def test_usage_is_the_share_in_use() -> None:
     pool = BlockPool(4, 4)
     seq = sequence([1] * 5)
