@@ -121,8 +121,12 @@ def test_a_complete_block_stays_in_sight_while_the_next_one_begins() -> None:
     view = MarkdownView(screen.console)
     view.begin()
     view.show(Piece("```\ncode = 1\n```\n\n"))
-    time.sleep(0.2)  # drawing pauses in proportion to what it took
     view.show(Piece("Then"))
+    deadline = time.monotonic() + 20
+    while "Then" not in screen.text():  # drawing pauses in proportion to what it took
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+        view.show(Piece(""))
     assert screen.text().startswith("code = 1\n\nThen")
     view.end()
 

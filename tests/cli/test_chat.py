@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.chat.scripted_chat import CUT, HANG, Reply, ScriptedChat, in_thread
+from tests.cli.fake_serve import until
 from tests.cli.pseudo_terminal import in_terminal
 
 COMMAND = [sys.executable, "-m", "firsttoken", "chat", "--url"]
@@ -38,7 +39,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_it_and_ctrl_d_leaves(home: dict[str, 
         terminal.type("\x03")
         terminal.wait_for(r"TTFT \d+ ms .* ≈3 tokens")
         terminal.wait_for(r"Stopped\.")
-        assert server.left == 1
+        until(lambda: server.left == 1)
         terminal.wait_for(">")
         terminal.type("go on\r")
         terminal.wait_for(r"The rest\.")
