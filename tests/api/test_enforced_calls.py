@@ -71,14 +71,21 @@ def test_calls_keep_to_their_schemas(server: WholeServer, choice: Any) -> None:
 
 
 def test_a_streamed_call_is_the_unstreamed_one(server: WholeServer) -> None:
-    fields = {**FIELDS, "tool_choice": NAMED, "seed": 3, "max_tokens": 600}
-    (whole,) = server.chat("Paint!", **fields)["choices"]
-    check(whole, whole["message"]["tool_calls"])
-    chunks = server.stream("/v1/chat/completions", messages=[{"role": "user", "content": "Paint!"}], **fields)
-    deltas = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
-    joined = "".join(call["function"]["arguments"] for call in deltas)
-    assert joined == whole["message"]["tool_calls"][0]["function"]["arguments"]
-    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    fields = {**FIELDS, "tool_choice": NAMED, "seed": 3, "n": 8}
+    whole = {choice["index"]: choice for choice in server.chat("Paint!", **fields)["choices"]}
+    arguments = dict.fromkeys(range(8), "")
+    reasons = {}
+    for chunk in server.stream("/v1/chat/completions", messages=[{"role": "user", "content": "Paint!"}], **fields):
+        for choice in chunk["choices"]:
+            for call in choice["delta"].get("tool_calls", ()):
+                arguments[choice["index"]] += call["function"]["arguments"]
+            reasons[choice["index"]] = choice["finish_reason"]
+    assert reasons == {index: choice["finish_reason"] for index, choice in whole.items()}
+    assert "tool_calls" in reasons.values()
+    for index, choice in whole.items():
+        check(choice, choice["message"].get("tool_calls", []))
+        if reasons[index] == "tool_calls":
+            assert arguments[index] == choice["message"]["tool_calls"][0]["function"]["arguments"]
     server.next_is_right()
 
 
