@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,15 @@ def test_a_matcher_allows_every_way_to_cut_what_may_come_next(compiler: GrammarC
     matcher.advance(TOKENS.index(b"c"))
     assert state(matcher) == (True, True)
     assert allowed(matcher) == [EOS]
+
+
+def test_thousands_of_choices_can_be_followed(compiler: GrammarCompiler) -> None:
+    choices = ["".join(letters) for letters in product("abcdefgh", repeat=4)]
+    matcher = compiler.get(Grammar(kind="choice", source=json.dumps(choices))).matcher(frozenset())
+    for text in (b"abc", b"d"):
+        assert TOKENS.index(text) in allowed(matcher)
+        matcher.advance(TOKENS.index(text))
+    assert state(matcher) == (True, True)
 
 
 def test_matchers_of_one_grammar_go_their_own_ways(compiler: GrammarCompiler) -> None:

@@ -32,6 +32,7 @@ def _lark(grammar: Grammar) -> str:
             ascii_digits = regex_to_lark(grammar.source, "d")
             return f"start: /{ascii_digits}/"
         case "choice":
-            return "start: " + " | ".join(map(lark.text, json.loads(grammar.source)))
+            # a terminal: alternatives of a rule would be followed one by one
+            return "start: CHOICE\nCHOICE: " + " | ".join(map(lark.text, json.loads(grammar.source)))
         case "lark":
             return grammar.source
