@@ -135,9 +135,7 @@ def print_costs(path: Path, rounds: int) -> None:
     vocabulary = make_vocabulary(table, limit, ends)
     read_ms = min(timed(lambda: token_table(path)) for _ in range(3)) * 1000
     made_ms = min(timed(lambda: make_vocabulary(table, limit, ends)) for _ in range(3)) * 1000
-    print(
-        f"\n{path.name}: {limit} ids; their bytes read in {read_ms:.0f} ms, llguidance's tree made in {made_ms:.0f} ms\n"
-    )
+    print(f"\n{path.name}, {limit} ids: bytes read in {read_ms:.0f} ms, llguidance's tree made in {made_ms:.0f} ms\n")
     print("| | library | compile, ms | first mask, µs | later masks, median and largest, µs | a token taken, µs |")
     print("|---|---|---|---|---|---|")
     try:

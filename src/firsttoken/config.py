@@ -66,7 +66,7 @@ class ServerConfig:
     max_logprobs: int = 20
     max_stop: int = 256
     max_stop_length: int = 16_384  # characters of a request's stop strings together
-    max_grammar_size: int = 131_072  # characters of a schema, an expression or another grammar
+    max_grammar_size: int = 65_536  # characters of a schema, an expression or another grammar
     max_grammar_depth: int = 64  # levels of a schema's objects and lists
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
     max_connections: int = 8192  # of all API workers together

@@ -159,6 +159,33 @@ def test_grammars_that_compile_slowly_hold_up_nobody_and_only_so_many_may_wait()
     assert run.reason("shaped") == "stop"
 
 
+def chain_of_rules(length: int) -> Grammar:
+    rules = [f'r{i}: "a" r{i + 1} | "b"' for i in range(length)]
+    return Grammar(kind="lark", source="\n".join(["start: r0", *rules, f'r{length}: "c"']))
+
+
+def chain_of_references(length: int) -> Grammar:
+    definitions = {f"d{i}": {"type": "array", "items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(length)}
+    schema = {"$defs": {**definitions, f"d{length}": {"enum": ["a"]}}, "$ref": "#/$defs/d0"}
+    return Grammar(kind="json_schema", source=json.dumps(schema))
+
+
+@pytest.mark.parametrize("grammar", [chain_of_rules(6000), chain_of_references(6000)], ids=["rules", "references"])
+def test_a_long_chain_of_names_does_not_end_the_process(grammar: Grammar) -> None:
+    compiler = GrammarCompiler(vocabulary, max_seconds=60)
+    try:
+        matcher = compiler.get(grammar).matcher(frozenset())
+    except InvalidRequest:
+        return
+    matcher.fill(np.empty(1, dtype=np.int32), keep_open=False)
+    del matcher, compiler
+
+
+def test_a_grammar_of_enormous_size_is_refused(compiler: GrammarCompiler) -> None:
+    with pytest.raises(InvalidRequest, match="more than 500000 characters"):
+        compiler.get(Grammar(kind="regex", source="a" * 500_001))
+
+
 def test_an_engine_without_a_vocabulary_refuses_grammars_alone() -> None:
     run = bench()
     with pytest.raises(InvalidRequest, match="cannot be used"):

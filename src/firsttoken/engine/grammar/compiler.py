@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits
@@ -19,9 +22,18 @@ _THREADS = 2
 _MAX_WAITING = 32  # grammars; the largest take a third of a second
 _MAX_KEPT = 128  # compiled grammars, ...
 _MAX_KEPT_SOURCE = 4 << 20  # ... and characters of source: a compiled one was seen to take up to 200 times as much
+# The library follows rules and references that name one another by recursion, and one stack too small ends the process:
+# 128 MiB were enough for 500,000 characters of either. Only what is used of it is taken.
+_STACK = 512 << 20  # bytes
+_MAX_SOURCE = 500_000  # characters, whatever the server lets through
 # What one step may cost everyone: at most some 15 ms, by the library's own figures and by test.
 _LIMITS = LLParserLimits(
-    max_items_in_row=2000, step_lexer_fuel=200_000, step_max_items=50_000, max_lexer_states=50_000, verbose_errors=False
+    initial_lexer_fuel=300_000,
+    max_items_in_row=2000,
+    step_lexer_fuel=200_000,
+    step_max_items=50_000,
+    max_lexer_states=50_000,
+    verbose_errors=False,
 )
 
 
@@ -59,7 +71,8 @@ class GrammarCompiler:
             return known
         if sum(not other.done() for other in self._kept.values()) >= _MAX_WAITING:
             raise QueueFull("Too many grammars are waiting to be compiled; send the request again soon.", retry_after=1)
-        found = self._kept[grammar] = self._pool.submit(_compile, self._vocabulary, grammar)
+        with _large_stack():
+            found = self._kept[grammar] = self._pool.submit(_compile, self._vocabulary, grammar)
         self._source += len(grammar.source)
         while len(self._kept) > _MAX_KEPT or (self._source > _MAX_KEPT_SOURCE and len(self._kept) > 1):
             oldest, _ = self._kept.popitem(last=False)
@@ -78,8 +91,20 @@ class GrammarCompiler:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
+@contextmanager
+def _large_stack() -> Iterator[None]:
+    """For threads that are started within: the pool starts its own when it is first given work."""
+    before = threading.stack_size(_STACK)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
 def _compile(vocabulary: Vocabulary, grammar: Grammar) -> Compiled:
     tokenizer = vocabulary()
+    if len(grammar.source) + len(grammar.around) > _MAX_SOURCE:
+        raise refusal(f"it has more than {_MAX_SOURCE} characters")
     try:
         source = to_llguidance(grammar)
     except ValueError as error:
