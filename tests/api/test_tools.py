@@ -359,6 +359,19 @@ def test_a_named_function_is_called_and_no_other(server: LiveServer) -> None:
     server.next_is_right()
 
 
+def test_a_prompt_that_is_cut_in_its_middle_keeps_the_tools(qwen_with: Callable[[str], Tokenizer]) -> None:
+    turns = [{"role": role, "content": f"{i} " + "x " * 150} for i in range(6) for role in ("user", "assistant")]
+    with live_server(qwen_with(CHATML), max_model_len=512, truncate="middle") as cutting:
+        body = {"messages": [*turns, {"role": "user", "content": "Now?"}], "tools": TOOLS, "max_tokens": 9}
+        assert cutting.post("/v1/chat/completions", **body).headers["X-Firsttoken-Truncated-Tokens"]
+        prompt = told(cutting)
+        assert prompt.startswith("<|im_start|>system\nFunctions:")
+        assert json.dumps(WEATHER) in prompt
+        assert prompt.endswith("<|im_start|>user\nNow?<|im_end|>\n<|im_start|>assistant\n")
+        assert "<|im_start|>user\n0" not in prompt
+        cutting.next_is_right()
+
+
 UNKNOWN = CHATML.replace('"arguments": ', "arguments=")
 
 

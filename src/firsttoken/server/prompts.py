@@ -133,20 +133,30 @@ class Prompts:
     def _keep_ends(
         self, ids: list[int], messages: list[dict[str, Any]], room: Room, options: dict[str, Any]
     ) -> Encoded:
-        """The system turn and all from the last question on, with the newest of what lies between that fits.
+        """The system turn, or the tools that stand where it would, and all from the last question on, with the newest
+        of what lies between that fits.
 
         Where each ends is read off by rendering the conversation's beginnings: their ids are prefixes of the whole's.
         """
         first = 1 if messages[0]["role"] in ("system", "developer") else 0
         questions = [i for i, message in enumerate(messages) if message["role"] == "user"]
         last = questions[-1] if questions else len(messages) - 1
-        head = self._shared_prefix(ids, messages[:first], options) if first else 0
+        if first:
+            head = self._shared_prefix(ids, messages[:first], options)
+        else:
+            head = self._turns_before(ids, messages[last:], options) if options.get("tools") else 0
         before = self._shared_prefix(ids, messages[:last], options) if last > first else head
         room_between = room.after_cut - head - (len(ids) - before)
         if room_between < 0 or room.after_cut <= 0:
             raise room.refusal(len(ids))
         kept = ids[:head] + ids[before - room_between :]
         return Encoded(kept, len(ids) - len(kept))
+
+    def _turns_before(self, ids: list[int], messages: list[dict[str, Any]], options: dict[str, Any]) -> int:
+        """How much a template prints before any message: up to the last end of a turn in what both begin with."""
+        shared = self._shared_prefix(ids, messages, options)
+        ends = self._tokenizer.eos_token_ids
+        return next((place + 1 for place in range(shared - 1, -1, -1) if ids[place] in ends), 0)
 
     def _shared_prefix(self, ids: list[int], messages: list[dict[str, Any]], options: dict[str, Any]) -> int:
         closed = {**options, "add_generation_prompt": False, "continue_final_message": False}
