@@ -45,6 +45,9 @@ def picture(browser: Browser, url: str, name: str, **context: object) -> None:
         if name == "light":
             tab.set(seed="5", max_tokens="260")
             tab.ask_and_wait("Write quicksort in Python.")
+            tab.page.get_by_label("Regenerate").click()  # now from the prefix cache, as in the middle of a chat
+            tab.page.wait_for_function("!document.querySelector('.foot')")
+            tab.expect_feet(1)
         elif name == "dark":
             tab.page.locator("#thread-history li a").first.click()
             tab.expect_feet(1)

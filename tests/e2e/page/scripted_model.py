@@ -7,6 +7,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
@@ -37,6 +38,8 @@ class Script:
 class Asked:
     body: dict[str, Any]
     sent: int = 0  # pieces
+    came_at: float = field(default_factory=time.perf_counter)
+    first_at: float = 0.0  # when the first piece went out
     aborted: bool = False
 
     @property
@@ -121,6 +124,7 @@ class ScriptedModel:
             for number, piece in enumerate(script.pieces):
                 if number == script.breaks_after:
                     raise ConnectionResetError
+                asked.first_at = asked.first_at or time.perf_counter()
                 yield _event({"choices": [{"index": 0, "delta": {"content": piece}}]})
                 asked.sent += 1
                 await asyncio.sleep(script.pause)
@@ -200,8 +204,6 @@ def free_port() -> int:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 10) -> None:
-    import time
-
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 from tests.e2e.page.conftest import OpenTab
 from tests.e2e.page.running_page import RunningPage, Tab
-from tests.e2e.page.scripted_model import Script, ScriptedModel
+from tests.e2e.page.scripted_model import Script, ScriptedModel, echo, wait_until
 
 
 def threads(page: Page) -> list[str]:
@@ -46,6 +46,10 @@ def test_an_answer_goes_on_while_its_tab_is_reloaded_and_can_still_be_stopped(ta
     tab.expect_feet(1)
     assert model.asked[0].aborted
     assert len(model.asked) == 1
+    model.reply = echo
+    tab.ask_and_wait("And then?")
+    assert [message["role"] for message in model.asked[1].messages] == ["user", "assistant", "user"]
+    assert model.asked[1].messages[1]["content"].startswith("word0 word1 ")
 
 
 def test_the_page_keeps_what_came_when_it_is_ended_in_the_middle_of_an_answer(
@@ -88,6 +92,20 @@ def test_chats_are_found_renamed_and_deleted(tab: Tab) -> None:
     tab.page.reload()
     expect(tab.page.locator("#thread-history li", has_text="ibises").first).to_be_visible()
     assert "Birds" not in threads(tab.page)
+
+
+def test_a_chat_that_is_deleted_while_it_is_answered_stops_and_stays_deleted(tab: Tab, model: ScriptedModel) -> None:
+    model.reply = lambda _: Script([f"word{n} " for n in range(2000)], pause=0.02)
+    tab.ask("Delete me")
+    tab.expect_answer("word5")
+    tab.page.locator("#thread-history li", has_text="Delete me").locator("#thread-options").click()
+    tab.page.click("#delete-thread")
+    tab.page.get_by_role("button", name="Confirm").click()
+    wait_until(lambda: model.asked[0].aborted)
+    expect(tab.page.locator("#starters")).to_be_visible()
+    tab.page.reload()
+    expect(tab.page.locator("#starters button").first).to_be_enabled()
+    assert "Delete me" not in threads(tab.page)
 
 
 def test_a_chat_is_exported_as_markdown_and_all_of_them_as_json(tab: Tab, tmp_path: Path) -> None:

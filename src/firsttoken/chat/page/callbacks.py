@@ -51,7 +51,6 @@ class Callbacks:
         # Chainlit's own handlers: `stop` would post an English message; `edit_message` leaves nothing to stop.
         sio.on("stop", self.on_stop)
         sio.on("edit_message", self.on_edit)
-        sio.on("disconnect", self.on_disconnect(sio.handlers["/"]["disconnect"]))
 
     # login
 
@@ -101,15 +100,6 @@ class Callbacks:
         if (session := WebsocketSession.get(sid)) and session.current_task:
             session.current_task.cancel()
 
-    def on_disconnect(self, chainlits: Any) -> Any:
-        async def disconnect(sid: str, *_: Any) -> None:
-            session = WebsocketSession.get(sid)
-            await chainlits(sid)
-            if session and WebsocketSession.get_by_id(session.id) is None:
-                self._conversations.pop(session.id, None)
-
-        return disconnect
-
     # settings
 
     async def on_settings_edit(self, values: Row) -> None:
@@ -136,6 +126,8 @@ class Callbacks:
         return [cl.Starter(label=one.label.text(tongue), message=one.question.text(tongue)) for one in STARTERS]
 
     def _new_conversation(self, session: Any) -> Conversation:
+        for gone in [known for known in self._conversations if WebsocketSession.get_by_id(known) is None]:
+            del self._conversations[gone]  # Chainlit forgets a tab some minutes after it was closed
         conversation = self._conversations[session.id] = Conversation(self._service, session)
         return conversation
 

@@ -34,6 +34,7 @@ class Conversation:
         self._history = History()
         self._asked: list[str] = []  # ids of the questions in the history
         self._attachments: dict[str, list[Attachment]] = {}  # by question id
+        self._joined: tuple[Row, LiveAnswer] | None = None  # a question whose answer another tab asked for
 
     def take_settings(self, values: dict[str, Any]) -> None:
         """Raises panel.WrongSetting, and then what was set stays."""
@@ -55,12 +56,14 @@ class Conversation:
                 self._history.add(self._with_attachments(question["id"], question["output"]), written(step))
                 self._asked.append(question["id"])
                 question = None
-        if live := self._service.live.get(thread["id"]):
+        if question and (live := self._service.live.get(thread["id"])):
+            self._joined = question, live
             self._session.current_task = live.task
             await live.join(self._session, thread)
 
     async def ask(self, message: cl.Message) -> None:
         """A question that was just sent."""
+        self._take_joined()
         for element in message.elements:
             content = await asyncio.to_thread(_read_file, element.path)
             if (text := read(content)) is not None:
@@ -85,7 +88,16 @@ class Conversation:
         if question is not None:
             await self._ask_again(question)
 
+    def _take_joined(self) -> None:
+        """The answer that this tab joined is over by now, or will be as soon as something else is asked."""
+        if self._joined:
+            (question, live), self._joined = self._joined, None
+            if live.text:
+                self._history.add(self._with_attachments(question["id"], question["output"]), live.text)
+                self._asked.append(question["id"])
+
     async def _ask_again(self, question: cl.Message) -> None:
+        self._take_joined()
         messages = chat_context.get()
         position = messages.index(question)
         before = {message.id for message in messages[:position]}
@@ -119,7 +131,7 @@ class Conversation:
             message.content, message.metadata = live.step["output"], live.step["metadata"]
             chat_context.add(message)
             await service.kept.create_step(live.step)
-            await service.kept.run(service.kept.store.put_element, foot)
+            await service.kept.put_foot(foot)
             await live.end(foot)
         finally:
             service.live.drop(session.thread_id, live)

@@ -14,6 +14,7 @@ from chainlit.data.utils import queue_until_user_message
 from chainlit.types import PageInfo, PaginatedResponse, Pagination, ThreadFilter
 from chainlit.user import PersistedUser, User
 
+from firsttoken.chat.page.live import LiveAnswers
 from firsttoken.chat.page.store import Row, Store
 
 T = TypeVar("T")
@@ -22,8 +23,10 @@ T = TypeVar("T")
 class History(BaseDataLayer):
     """Nothing of a chat is written before its first question: Chainlit holds it back until then."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, live: LiveAnswers) -> None:
         self.store = store
+        self._live = live
+        self._deleted: set[str] = set()  # threads; what still wants to be written to them is late
         self._thread = ThreadPoolExecutor(1, "history")
 
     async def run(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
@@ -39,11 +42,13 @@ class History(BaseDataLayer):
 
     @queue_until_user_message()
     async def create_step(self, step_dict: Row) -> None:
-        await self.run(self.store.put_step, step_dict)
+        if step_dict["threadId"] not in self._deleted:
+            await self.run(self.store.put_step, step_dict)
 
     @queue_until_user_message()
     async def update_step(self, step_dict: Row) -> None:
-        await self.run(self.store.put_step, step_dict)
+        if step_dict["threadId"] not in self._deleted:
+            await self.run(self.store.put_step, step_dict)
 
     @queue_until_user_message()
     async def delete_step(self, step_id: str) -> None:
@@ -52,7 +57,7 @@ class History(BaseDataLayer):
     @queue_until_user_message()
     async def create_element(self, element: Any) -> None:
         row = dict(element.to_dict())
-        if not row["forId"]:
+        if not row["forId"] or row["threadId"] in self._deleted:
             return
         file = None
         if element.path:
@@ -60,6 +65,11 @@ class History(BaseDataLayer):
             file = await asyncio.to_thread(Path(element.path).read_bytes)
             row |= {"url": f"/firsttoken/files/{row['id']}", "chainlitKey": None}
         await self.run(self.store.put_element, row, file)
+
+    async def put_foot(self, foot: Row) -> None:
+        """What stands under an answer."""
+        if foot["threadId"] not in self._deleted:
+            await self.run(self.store.put_element, foot)
 
     async def get_element(self, thread_id: str, element_id: str) -> Row | None:
         return await self.run(self.store.element, thread_id, element_id)
@@ -72,6 +82,8 @@ class History(BaseDataLayer):
         return await self.run(self.store.author, thread_id) or ""
 
     async def delete_thread(self, thread_id: str) -> None:
+        self._deleted.add(thread_id)
+        await self._live.stop(thread_id)
         await self.run(self.store.delete_thread, thread_id)
 
     async def list_threads(self, pagination: Pagination, filters: ThreadFilter) -> PaginatedResponse[Row]:
@@ -97,7 +109,8 @@ class History(BaseDataLayer):
         metadata: Row | None = None,
         tags: list[str] | None = None,
     ) -> None:
-        await self.run(self.store.update_thread, thread_id, name=name, user_id=user_id, metadata=metadata)
+        if thread_id not in self._deleted:
+            await self.run(self.store.update_thread, thread_id, name=name, user_id=user_id, metadata=metadata)
 
     async def build_debug_url(self) -> str:
         return ""

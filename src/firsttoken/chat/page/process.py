@@ -48,13 +48,15 @@ def run(options: Options) -> None:
         ) from error
     from firsttoken.chat.page.callbacks import Callbacks
     from firsttoken.chat.page.data_layer import History
+    from firsttoken.chat.page.live import LiveAnswers
     from firsttoken.chat.page.service import Service
     from firsttoken.chat.page.store import Store
     from firsttoken.chat.page.web import Web
 
     logging.getLogger("chainlit").setLevel(logging.ERROR)  # it warns of what this page leaves out on purpose
     write_words(root, Path(chainlit.__file__).parent / "translations")
-    service = Service(options, History(Store(options.data_dir / "chats.sqlite3")))
+    live = LiveAnswers()
+    service = Service(options, History(Store(options.data_dir / "chats.sqlite3"), live), live)
     Callbacks(service).install()
     server = _server(Web(service).app(), options)
     server.run()

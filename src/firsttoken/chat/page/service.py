@@ -21,13 +21,13 @@ _QUICK = Patience(down=0, loading=0, busy=0, unavailable=0)
 
 
 class Service:
-    def __init__(self, options: Options, kept: History) -> None:
+    def __init__(self, options: Options, kept: History, live: LiveAnswers) -> None:
         self.options = options
         self.kept = kept
         self.server = ChatServer(options.url, api_key=options.api_key, patience=_PATIENT)
         self.quick = ChatServer(options.url, api_key=options.api_key, patience=_QUICK)
         self.models = Models(self.server, self.quick)
-        self.live = LiveAnswers()
+        self.live = live
 
     async def close(self) -> None:
         """Stops the answers that are being written and keeps what came."""

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -58,7 +58,7 @@ class Web:
             Route("/firsttoken/export/{id}", self.export_one),
             Route("/project/file", self.upload, methods=["POST"]),
             Mount("/firsttoken/assets", StaticFiles(directory=_ASSETS)),
-            Mount("/public/elements", StaticFiles(directory=_ASSETS)),  # where Chainlit looks for elements
+            Route("/public/elements/{name}.jsx", self.element),  # where Chainlit looks for elements
             Route("/favicon", self.icon),
             Route("/logo", self.logo),
             Route("/avatars/{name}", self.icon),
@@ -81,6 +81,13 @@ class Web:
             # Here already, so that the page need not first be refused and then ask to be let in.
             set_auth_cookie(request, response, create_jwt(User(identifier=USER)))
         return response
+
+    async def element(self, request: Request) -> Response:
+        """Chainlit fetches it again for each answer, which must not wait for that."""
+        path = _ASSETS / f"{request.path_params['name']}.jsx"
+        if path not in _ASSETS.glob("*.jsx"):
+            raise HTTPException(404)
+        return FileResponse(path, media_type="text/javascript", headers={"Cache-Control": "max-age=600"})
 
     async def icon(self, _: Request) -> Response:
         return Response((_ASSETS / "icon.svg").read_bytes(), media_type="image/svg+xml")

@@ -168,4 +168,5 @@
   document.addEventListener('visibilitychange', () => document.hidden || look());
   look();
   name();
+  for (const element of ['Growing', 'AnswerFoot']) fetch(`/public/elements/${element}.jsx`); // the first answer finds them here
 })();
