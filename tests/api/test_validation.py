@@ -255,6 +255,11 @@ def test_a_known_field_that_is_not_honoured_is_refused_by_name(server: LiveServe
     server.next_is_right()
 
 
+def test_the_fields_before_tools_are_refused_with_what_to_use(server: LiveServer) -> None:
+    assert "use 'tools'." in refused(server.chat(functions=[{"name": "f"}]), "functions")["message"]
+    assert "use 'tool_choice'." in refused(server.chat(function_call={"name": "f"}), "function_call")["message"]
+
+
 def test_a_suffix_is_refused_and_an_empty_one_is_not(server: LiveServer) -> None:
     refused(server.complete(suffix="end"), "suffix")
     assert server.complete(suffix="").status_code == 200

@@ -183,6 +183,9 @@ RESPONSE_FORMAT: dict[str, Neutral] = {"structural_tag": (), "structures": (), "
 STREAM_OPTIONS: dict[str, Neutral] = {"include_obfuscation": (False,)}
 
 
+_INSTEAD = {"functions": "tools", "function_call": "tool_choice"}
+
+
 def is_neutral(value: Any, neutral: Neutral) -> bool:
     if value is None or neutral is ANYTHING:
         return True
@@ -197,8 +200,9 @@ def refuse_unsupported(fields: dict[str, Any], known: dict[str, Neutral], prefix
         if neutral is None:
             unknown.append(prefix + name)
         elif not is_neutral(value, neutral):
+            advice = f"use '{_INSTEAD[name]}'" if name in _INSTEAD else "leave it out"
             raise InvalidRequest(
-                f"'{prefix}{name}' is not supported by this server with the value given; leave it out.",
+                f"'{prefix}{name}' is not supported by this server with the value given; {advice}.",
                 param=prefix + name,
                 code="unsupported_parameter",
             )
