@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,13 @@ from firsttoken.tokenizer import Tokenizer
 @pytest.fixture(scope="module")
 def document(shared_server: LiveServer) -> Document:
     return Document(shared_server.client)
+
+
+def test_the_document_is_made_once_so_that_asking_for_it_holds_nobody_up(server: LiveServer) -> None:
+    began = time.monotonic()
+    assert len({server.client.get("/openapi.json").content for _ in range(100)}) == 1
+    assert time.monotonic() - began < 5  # making it a hundred times takes some 20 s
+    server.next_is_right()
 
 
 def references(node: object) -> Iterator[str]:

@@ -64,7 +64,11 @@ def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> 
     app.add_middleware(HeaderLimit, config=config)
     app.add_middleware(RequestId)
     app.add_middleware(MessagesErrors)
-    app.openapi = lambda: described.document(app)  # type: ignore[method-assign]  # FastAPI's own way to change it
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return Response(await described.json(app), media_type="application/json")
+
     return app
 
 
@@ -75,6 +79,7 @@ def make_routes(service: Service) -> tuple[FastAPI, Described]:
         version=__version__,
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,  # `create_app` has its own
         redirect_slashes=False,
         default_response_class=Response,  # each route makes its own
     )

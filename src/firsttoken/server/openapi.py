@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
@@ -41,6 +43,8 @@ class Described:
     def __init__(self) -> None:
         self.bodies: list[type[BaseModel]] = []
         self._answers: list[type[BaseModel]] = []
+        self._making = asyncio.Lock()
+        self._json = b""
 
     def route(
         self,
@@ -76,6 +80,13 @@ class Described:
             either = forms[0] if len(forms) == 1 else {"anyOf": forms}
             extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": either}}}
         return extra
+
+    async def json(self, app: FastAPI) -> bytes:
+        """The document's bytes, made once and in a thread: a fifth of a second in which no token would leave."""
+        async with self._making:
+            if not self._json:
+                self._json = await asyncio.to_thread(lambda: msgspec.json.encode(self.document(app)))
+            return self._json
 
     def document(self, app: FastAPI) -> dict[str, Any]:
         """The whole document; made anew at each call."""
