@@ -32,27 +32,30 @@ def main() -> None:
             wait_until(lambda: ready(url), 120)
             with RunningPage(url, Path(data)) as page, sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_FLAGS)
-                picture(browser, page.url, "light", viewport=WIDE)
-                picture(browser, page.url, "dark", viewport=WIDE, color_scheme="dark")
-                picture(browser, page.url, "phone", viewport=PHONE, locale="zh-CN", has_touch=True, is_mobile=True)
+                chat = picture(browser, page.url, "light", viewport=WIDE)
+                picture(browser, page.url, "dark", chat, viewport=WIDE, color_scheme="dark")
+                phone = {"viewport": PHONE, "locale": "zh-CN", "has_touch": True, "is_mobile": True}
+                picture(browser, page.url, "phone", chat, **phone)
                 browser.close()
         finally:
             server.terminate()
 
 
-def picture(browser: Browser, url: str, name: str, **context: object) -> None:
+def picture(browser: Browser, url: str, name: str, chat: str | None = None, **context: object) -> str:
+    """Of that chat, else of a new one; returns the chat's address."""
     with tab_on(browser, url, allowed="DialogTitle", **context) as tab:
-        if name == "light":
+        if chat:
+            tab.page.goto(chat)
+        else:
             tab.set(seed="5", max_tokens="260")
             tab.ask_and_wait("Write quicksort in Python.")
             tab.page.get_by_label("Regenerate").click()  # now from the prefix cache, as in the middle of a chat
             tab.page.wait_for_function("!document.querySelector('.foot')")
-            tab.expect_feet(1)
-        elif name == "dark":
-            tab.page.locator("#thread-history li a").first.click()
-            tab.expect_feet(1)
+        tab.expect_feet(1)
+        tab.page.mouse.move(5, 400)
         tab.page.wait_for_timeout(1500)  # for what fades in and out
         tab.page.screenshot(path=ROOT / "docs" / "pictures" / f"chat-{name}.png")
+        return tab.page.url
 
 
 if __name__ == "__main__":
