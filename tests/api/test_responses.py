@@ -334,6 +334,13 @@ def test_unknown_fields_are_told_of(server: LiveServer) -> None:
     assert response.headers["x-firsttoken-ignored-fields"] == "foo,input[0].bar"
 
 
+def test_strict_servers_refuse_what_nobody_knows(qwen_with: Callable[[str], Tokenizer]) -> None:
+    with live_server(qwen_with(CHATML), strict_fields=True) as server:
+        refused(respond(server, foo=1), "foo")
+        refused(respond(server, [{"role": "user", "content": "Hi", "bar": 1}]), "input[0].bar")
+        assert respond(server, temperature=0).status_code == 200
+
+
 def test_no_response_is_ever_found(server: LiveServer) -> None:
     made = answered(server)
     for method in ("GET", "DELETE"):
