@@ -148,7 +148,6 @@ def print_costs(path: Path, rounds: int) -> None:
         for _ in range(rounds):
             fresh = GrammarCompiler(lambda: vocabulary)
             costs.setdefault("llguidance", []).append(ours(fresh, grammar, ids, -(-limit // 32)))
-            fresh.close()
             if xgrammar is not None:
                 info = xgrammar.TokenizerInfo(table.tokens, stop_token_ids=list(ends))
                 compiler = xgrammar.GrammarCompiler(info, cache_enabled=False, max_threads=2)

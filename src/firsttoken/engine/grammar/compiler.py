@@ -86,10 +86,6 @@ class GrammarCompiler:
         except TimeoutError:
             raise too_slow(self.max_seconds) from None
 
-    def close(self) -> None:
-        """Compiles nothing more."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
 
 @contextmanager
 def _large_stack() -> Iterator[None]:
