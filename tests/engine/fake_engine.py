@@ -67,6 +67,7 @@ class FakeEngine:
         self.stopped: list[tuple[str, int]] = []
         self.draining = False
         self.steps = 0
+        self.to_improve = 0
         self.preparing: dict[str, Future[None]] = {}  # by request id: what is waited for before it is added
 
     @property
@@ -98,6 +99,11 @@ class FakeEngine:
 
     def drain(self) -> None:
         self.draining = True
+
+    def improve(self) -> bool:
+        assert not self.has_work
+        self.to_improve -= 1
+        return self.to_improve > 0
 
     def step(self) -> list[SequenceOutput]:
         time.sleep(self.step_seconds)

@@ -210,6 +210,10 @@ class PagedRunner:
             error=self.fail_steps.get(step_id),
         )
 
+    def improve(self) -> bool:
+        assert not self._launched
+        return False
+
     def _state(self, row: PlanRow) -> _Slot:
         seq = row.seq
         assert row.epoch == seq.epoch, "a row of an older epoch"
@@ -304,6 +308,7 @@ def bench(
     max_step_ms: float | None = None,
     step_cost: StepCost | None = None,
     min_chunk: int = 16,
+    token_grain: int = 1,
     max_queue: int = 1024,
     enable_prefix_caching: bool = True,
     max_shared_tokens: int | None = None,
@@ -324,6 +329,7 @@ def bench(
             max_step_ms=max_step_ms,
             step_cost=step_cost,
             min_chunk=min_chunk,
+            token_grain=token_grain,
         ),
         max_queue=max_queue,
         enable_prefix_caching=enable_prefix_caching,

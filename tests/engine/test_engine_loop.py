@@ -71,6 +71,24 @@ def test_a_request_is_accepted_before_its_first_token_and_gives_one_message_a_st
     assert [o.finish_reason for o in last.outputs] == ["length", "length"]
 
 
+def test_the_engine_improves_where_it_is_quiet_and_requests_come_first(bench: Bench) -> None:
+    worker = bench.worker()
+    bench.loop = EngineLoop(bench.engine, bench.channel, bench.engine.info)
+    bench.engine.to_improve = 3
+    bench.loop.turn(None)
+    assert bench.engine.to_improve == 2, "one piece a turn, and no wait for a request"
+    worker.send(Submit(request("a", 10)))
+    for _ in range(3):
+        bench.loop.turn(None)
+    assert len(tokens(worker.waiting())) == 3
+    bench.loop.turn(0)
+    assert bench.engine.to_improve == 2, "another request may follow at once"
+    while bench.engine.to_improve:
+        bench.loop.turn(None)  # waits only as long as it must be quiet
+    bench.loop.turn(0)
+    assert bench.engine.to_improve == 0, "once nothing is left it is not asked again"
+
+
 def test_each_worker_gets_its_own_sequences_only(bench: Bench) -> None:
     one, two = bench.worker(), bench.worker()
     one.send(Submit(request("a", 10)))

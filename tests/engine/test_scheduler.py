@@ -46,6 +46,17 @@ def test_a_chunk_beside_decoding_rows_is_cut_to_the_time() -> None:
     assert rows(run) == [("a", 0, 5, 1), ("b", 0, 0, 23)]
 
 
+def test_a_chunk_that_is_cut_makes_the_step_a_multiple_of_the_grain() -> None:
+    cost = StepCost(fixed_ms=4.0, token_ms=0.25)  # 24 tokens in 10 ms
+    run = bench(max_step_ms=10.0, step_cost=cost, min_chunk=4, token_grain=10)
+    run.engine.add(request("a", [1] * 5, max_tokens=20, ignore_eos=True))
+    run.step()
+    run.engine.add(request("b", [2] * 50, max_tokens=2))
+    for _ in range(3):
+        run.step()
+    assert [rows(run, i)[1:] for i in (1, 2, 3)] == [[("b", 0, 0, 19)], [("b", 0, 19, 19)], [("b", 0, 38, 12)]]
+
+
 def test_a_prompt_moves_on_even_where_decoding_alone_takes_all_the_time() -> None:
     run = bench(max_step_ms=1.0, step_cost=StepCost(fixed_ms=4.0, token_ms=0.25), min_chunk=4)
     run.engine.add(request("a", [1] * 5, max_tokens=40, ignore_eos=True))

@@ -7,7 +7,16 @@ import pytest
 from firsttoken.engine.batch import Batch, BatchBuilder
 from firsttoken.engine.sequence import Sequence
 from firsttoken.engine.step_plan import PlanRow, StepPlan
-from firsttoken.engine.step_shape import StepShape, buckets, library_span, most_numbers, tiles_of
+from firsttoken.engine.step_shape import (
+    StepShape,
+    buckets,
+    is_long,
+    library_span,
+    most_numbers,
+    rounded_rows,
+    tiles_of,
+    unpadded_shape,
+)
 from firsttoken.types import GenerateRequest, SamplingParams
 
 
@@ -74,10 +83,30 @@ def test_tiles_cover_each_chunk_once_and_never_two_sequences() -> None:
     assert tiles == [(16, 16), (32, 16), (48, 8), (56, 16), (72, 1)]
 
 
+def test_steps_without_a_graph_have_few_row_counts() -> None:
+    counts = rounded_rows(32768)
+    assert counts[-1] == 32768
+    assert len(counts) < 60
+    for tokens in (2, 65, 300, 513, 4000, 4097, 32768):
+        shape, tiles = unpadded_shape(_batch((9, 1), (0, tokens)), None)
+        assert shape.rows in rounded_rows(40000)
+        assert shape.rows >= tokens + 1
+        assert tiles[-1][0] + tiles[-1][1] == tokens + 1
+
+
+def test_long_contexts_are_read_in_larger_tiles() -> None:
+    long = _batch((9, 1), (8192, 1024))
+    assert is_long(long)
+    assert unpadded_shape(long, None)[1][0] == (1, 32)
+    short = _batch((9, 1), (4096, 1024))
+    assert not is_long(short)
+    assert unpadded_shape(short, None)[1][0] == (1, 16)
+
+
 def test_the_library_takes_the_beginning_of_a_lone_fresh_prompt_in_few_lengths() -> None:
     assert library_span(_batch((0, 4096))) == (0, 4096)
     assert library_span(_batch((0, 4600))) == (0, 4096)
-    assert library_span(_batch((9, 1), (0, 3000))) == (1, 1 + 2560)
+    assert library_span(_batch((9, 1), (0, 3000))) is None, "beside a decode row"
     assert library_span(_batch((0, 2047))) is None, "too short"
     assert library_span(_batch((16, 4096))) is None, "it has a cached past"
     assert library_span(_batch((0, 4096), (0, 2048))) is None, "two prompts"

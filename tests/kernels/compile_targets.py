@@ -1,13 +1,15 @@
 """Compiles every Triton kernel for a card's architecture, without the card; run as a program, for Triton decides once a
 process whether it interprets.
 
-    python -m tests.kernels.compile_targets 80
+    python -m tests.kernels.compile_targets 80 163
 
-Prints a line a kernel: name, form, shared memory in bytes.
+The second number is the shared memory, in KiB, that a program may use there. Prints a line a kernel: name, form, shared
+memory in bytes.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Any
 
@@ -16,20 +18,34 @@ from triton.compiler import ASTSource, compile
 
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
 from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
+from firsttoken.kernels.gpu.draw import best_of_slices_kernel, draw_kernel
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
-from firsttoken.kernels.gpu.launch import Op, default_product
+from firsttoken.kernels.gpu.launch import Op, default_product, fitting_row_tile
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
-from firsttoken.kernels.plan import CHUNK_TILE
+from firsttoken.kernels.plan import CHUNK_TILE, LONG_CHUNK_TILE
 
 FLOAT32 = {"cos", "sin", "partial", "partial_ml", "logits", "best_value"}
-INT32 = {"inputs", "contexts", "table_rows", "tables", "split_tokens", "arrivals", "tiles", "best_id"}
+INT32 = {"inputs", "contexts", "table_rows", "tables", "parts", "arrivals", "tiles", "best_id"}
 INT64 = {"token_ids", "last_ids", "rope_rows", "slots"}
 SCALARS = {"eps": "fp32", "scale": "fp32"}
-NUMBERS = {"M", "table_width", "tile_count", "programs", "rows", "single", "limit", "slices"}
+NUMBERS = {
+    "M",
+    "stride",
+    "table_width",
+    "tile_count",
+    "programs",
+    "part_count",
+    "rows",
+    "single",
+    "tile",
+    "fused",
+    "limit",
+    "slices",
+}
 
 
 def build(kernel: Any, target: GPUTarget, warps: int, constants: dict[str, Any], **types: str) -> int:
@@ -54,7 +70,7 @@ def _type(name: str, types: dict[str, str]) -> str:
     return "*fp32" if name in FLOAT32 else "*i32" if name in INT32 else "*i64" if name in INT64 else "*bf16"
 
 
-def main(capability: int) -> None:
+def main(capability: int, shared_kib: int) -> None:
     target = GPUTarget("cuda", capability, 32)
     pdl = capability >= 90
     heads = {"KV_HEADS": 8, "HEAD_DIM": 128, "BLOCK": 16}
@@ -81,28 +97,36 @@ def main(capability: int) -> None:
             if launch.form == "matvec":
                 used = build(matvec_kernel, target, launch.warps, flags | {"M": rows, "AHEAD": launch.ahead})
             elif launch.form == "dot":
-                more = {"BM": 16, "STAGES": launch.stages, "PREFETCH": launch.prefetch if pdl else 0}
+                more = {"BM": 16, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": launch.prefetch if pdl else 0}
                 used = build(rows_dot_kernel, target, launch.warps, flags | more)
             else:
                 continue
             print(launch.form, f"{op}-{rows}", used)
-    for fused in (True, False):
-        constants = heads | {"GROUP": 4, "GROUP_PAD": 16, "BT": 64, "SPLITS": 8, "STAGES": 2}
-        constants |= {"QK_NORM": True, "FUSED": fused, "PDL": pdl}
-        print("row_attention", "fused" if fused else "separate", build(row_attention_kernel, target, 4, constants))
-    chunk = heads | {"GROUP": 4, "GROUP_PAD": 4, "BQ": CHUNK_TILE, "BT": 64, "STAGES": 3, "PDL": pdl}
-    print("chunk_attention", "-", build(chunk_attention_kernel, target, 4, chunk))
+    for fused, rows in itertools.product((True, False), (1, 64)):
+        tile = fitting_row_tile(shared_kib * 1024, 128, rows)
+        constants = heads | {"GROUP": 4, "GROUP_PAD": 4, "TILE_ROWS": 16, "BT": tile.tokens, "STAGES": tile.stages}
+        early = tile.early if pdl and fused else 0
+        constants |= {"MERGE": 8, "QK_NORM": True, "FUSED": fused, "PDL": pdl, "EARLY": early}
+        form = f"{'fused' if fused else 'separate'}-{rows}"
+        print("row_attention", form, build(row_attention_kernel, target, 4, constants))
+    for tokens in (CHUNK_TILE, LONG_CHUNK_TILE):
+        chunk = heads | {"GROUP": 4, "GROUP_PAD": 4, "BQ": tokens, "BT": 64, "STAGES": 3, "PDL": pdl}
+        print("chunk_attention", tokens, build(chunk_attention_kernel, target, 4, chunk))
     rope = heads | {"HEADS": 32, "HEADS_PAD": 32, "KV_PAD": 8, "QK_NORM": True, "PDL": pdl}
     print("rope_cache", "-", build(rope_cache_kernel, target, 4, rope))
     print("rms_norm", "-", build(rms_norm_kernel, target, 8, {"K": 2560, "BK": 4096, "FOLDED": False}))
     print("swiglu", "-", build(swiglu_kernel, target, 4, {"N": 9728, "BN": 1024}))
     print("embedding", "-", build(embedding_kernel, target, 4, {"K": 2560, "BK": 4096}))
-    prepare = {"ROWS_PAD": 1024, "BLOCK": 16, "BT": 64, "KV_HEADS": 8}
+    prepare = {"ROWS_PAD": 1024, "PARTS_PAD": 512, "BLOCK": 16, "KV_HEADS": 8}
     print("prepare", "-", build(prepare_rows_kernel, target, 4, prepare))
     print("argmax", "slices", build(argmax_slices_kernel, target, 4, {"V": 151936, "BV": 2048, "PDL": pdl}))
-    merge = {"ROWS": 16, "BS": 128, "PDL": pdl}
+    slices = build(best_of_slices_kernel, target, 8, {"COUNT": 64, "BV": 4096}, best="*i64")
+    print("draw", "slices", slices)
+    types = {"best": "*i64", "parameters": "*fp64", "ids": "*i64"}
+    print("draw", "merge", build(draw_kernel, target, 8, {"COUNT": 64, "ALL": 4096}, **types))
+    merge = {"BS": 128, "PDL": pdl}
     print("argmax", "merge", build(argmax_merge_kernel, target, 4, merge, out="*i64"))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from firsttoken.kernels import reference
+from firsttoken.kernels import reference, sampling
 from firsttoken.kernels.linear import DenseLinear, Norm
-from firsttoken.kernels.plan import CHUNK_TILE, AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
+from firsttoken.kernels.plan import CHUNK_TILE, LONG_CHUNK_TILE, AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
 
 INTERPRETED = not torch.cuda.is_available()
 if INTERPRETED:
@@ -20,7 +21,8 @@ pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu import attend, ops  # noqa: E402
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel  # noqa: E402
-from firsttoken.kernels.gpu.launch import Op, Product, table_for  # noqa: E402
+from firsttoken.kernels.gpu.draw import CANDIDATES, draw_top  # noqa: E402
+from firsttoken.kernels.gpu.launch import Op, Product, row_tile, table_for  # noqa: E402
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel  # noqa: E402
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -76,13 +78,25 @@ def test_rows_dot_gives_every_product_of_a_layer(rows: int, bn: int, bias: bool)
     _check_products(rows, k=192, n=72, bias=bias, form="dot", bn=bn, bk=64, stages=2)
 
 
+@pytest.mark.parametrize("rows", [1, 16])
+@pytest.mark.parametrize("splits", [2, 3])
+def test_a_product_split_along_its_inputs_adds_up(rows: int, splits: int) -> None:
+    x, residual, weight = _random(rows, 192), _random(rows, 72), _linear(72, 192, bias=True)
+    expected = reference.linear_add(x.double(), _wide_linear(weight), residual.double())
+    for _ in range(2):  # the counters are as they were
+        launch = Product(op="linear_add", n=72, k=192, rows=rows, form="dot", bn=16, bk=32, stages=2, splits=splits)
+        assert _error(ops.linear_add(x, weight, residual, launch=launch), expected) < BOUND
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(INTERPRETED, reason="races show on a GPU only, in shapes that keep many tiles under way")
 @pytest.mark.parametrize("rows", [3, 9, 16])
 def test_measured_launches_are_right_at_the_shapes_they_were_measured_for(rows: int) -> None:
     for product in table_for("NVIDIA H200").products:
         if product.form == "dot" or product.rows == rows:
-            how = {name: getattr(product, name) for name in ("bn", "bk", "warps", "ahead", "stages", "prefetch")}
+            how = {
+                name: getattr(product, name) for name in ("bn", "bk", "warps", "ahead", "stages", "prefetch", "splits")
+            }
             _check_products(rows, k=product.k, n=min(product.n, 9728), bias=False, form=product.form, **how)
 
 
@@ -96,8 +110,10 @@ def _check_products(rows: int, *, k: int, n: int, bias: bool, **how: Any) -> Non
     norm, plain, paired = _norm(k), _linear(n, k, bias=bias), _linear(2 * n, k, bias=bias)
     folded = Norm(torch.ones_like(norm.weight), norm.eps, folded=True)
 
+    splits = how.pop("splits", 1)
+
     def launch(op: Op) -> Product:
-        return Product(op=op, n=n, k=k, rows=rows, **how)
+        return Product(op=op, n=n, k=k, rows=rows, splits=splits if op == "linear_add" else 1, **how)
 
     for each in (norm, folded):
         out = ops.norm_linear(x, each, plain, torch.float32, launch=launch("norm_linear"))
@@ -105,13 +121,15 @@ def _check_products(rows: int, *, k: int, n: int, bias: bool, **how: Any) -> Non
         assert _error(out, reference.norm_linear(x.double(), _wide(each), _wide_linear(plain))) < BOUND
     out = ops.norm_linear_swiglu(x, norm, paired, launch=launch("norm_linear_swiglu"))
     assert _error(out, reference.norm_linear_swiglu(x.double(), _wide(norm), _wide_linear(paired))) < BOUND
+    expected = reference.linear_add(x.double(), _wide_linear(plain), residual.double())
     out = ops.linear_add(x, plain, residual, launch=launch("linear_add"))
-    assert _error(out, reference.linear_add(x.double(), _wide_linear(plain), residual.double())) < BOUND
+    assert _error(out, expected) < BOUND
 
 
 Norms = tuple[Norm | None, Norm | None]
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK = 8, 2, 64, 16
+TILE = row_tile(torch.device(DEVICE), HEAD_DIM, 1).tokens
 WIDTH = (HEADS + 2 * KV_HEADS) * HEAD_DIM
 
 
@@ -159,30 +177,35 @@ class _Paged:
         return reference.attention(qkv.double(), q_norm, k_norm, rope, kv, plan), kv
 
 
-def _token_rows(plan: AttentionPlan, sequences: list[int], *, fused: bool, splits: int, shortest: int) -> TokenRows:
+def _token_rows(plan: AttentionPlan, sequences: list[int], *, fused: bool, parts: int) -> TokenRows:
+    """Cuts every row into `parts`, or as many as it has tiles."""
     tokens = len(sequences)
-    contexts = (plan.rope_rows + 1).int() * (plan.slots >= 0)
+    listed: list[tuple[int, int, int, int, int, int]] = []
+    for row, sequence in enumerate(sequences):
+        if plan.slots[row] >= 0:
+            cached = int(plan.rope_rows[row]) + 1 - fused
+            size = max(math.ceil(cached / parts / TILE), 1) * TILE
+            count = max(-(-cached // size), 1)
+            listed += [(row, sequence, i * size, min((i + 1) * size, cached), i, count) for i in range(count)]
+    listed += [(-1, 0, 0, 0, 0, 0)] * 3
     return TokenRows(
         count=tokens,
         fused=fused,
-        contexts=contexts.int(),
-        table_rows=torch.tensor(sequences, dtype=torch.int32, device=DEVICE),
         tables=plan.block_tables,
-        split_tokens=torch.tensor([shortest], dtype=torch.int32, device=DEVICE),
-        splits=splits,
-        partial=torch.full((tokens, KV_HEADS, splits, 16, HEAD_DIM), float("nan"), device=DEVICE),
-        partial_ml=torch.full((tokens, KV_HEADS, splits, 2, 16), float("nan"), device=DEVICE),
+        parts=torch.tensor(listed, dtype=torch.int32, device=DEVICE).T.contiguous(),
+        partial=torch.full((len(listed), KV_HEADS, HEADS // KV_HEADS, HEAD_DIM), float("nan"), device=DEVICE),
+        partial_ml=torch.full((len(listed), KV_HEADS, 2, HEADS // KV_HEADS), float("nan"), device=DEVICE),
         arrivals=torch.zeros(tokens, KV_HEADS, dtype=torch.int32, device=DEVICE),
     )
 
 
 @pytest.mark.parametrize("qk_norm", [False, True])
-@pytest.mark.parametrize(("splits", "shortest"), [(1, 64), (4, 64), (8, 64), (8, 200)])
-def test_decode_rows_match_and_their_keys_and_values_are_kept(qk_norm: bool, splits: int, shortest: int) -> None:
-    contexts = [1, 63, 64, 65, 200, 333]
+@pytest.mark.parametrize("parts", [1, 2, 4, 40])
+def test_decode_rows_match_and_their_keys_and_values_are_kept(qk_norm: bool, parts: int) -> None:
+    contexts = [1, 63, 64, 65, 200, 333] + [2600] * (parts == 40)  # up to 40 parts
     paged = _Paged(len(contexts), max(contexts))
     plan = paged.plan([(context - 1, 1) for context in contexts], padding=2)
-    plan.rows = _token_rows(plan, [*range(len(contexts)), 0, 0], fused=True, splits=splits, shortest=shortest)
+    plan.rows = _token_rows(plan, [*range(len(contexts)), 0, 0], fused=True, parts=parts)
     norms: Norms = (_norm(HEAD_DIM), _norm(HEAD_DIM)) if qk_norm else (None, None)
     qkv = _random(len(contexts) + 2, WIDTH)
     expected, kv = paged.expected(qkv, norms, plan)
@@ -200,7 +223,7 @@ def test_tokens_of_one_sequence_each_see_those_before_them() -> None:
     spans = [(0, 5), (70, 3), (130, 1)]
     paged = _Paged(3, 140)
     plan = paged.plan(spans, padding=3)
-    plan.rows = _token_rows(plan, [0] * 5 + [1] * 3 + [2] + [0] * 3, fused=False, splits=4, shortest=64)
+    plan.rows = _token_rows(plan, [0] * 5 + [1] * 3 + [2] + [0] * 3, fused=False, parts=4)
     norms = (_norm(HEAD_DIM), _norm(HEAD_DIM))
     qkv = _random(12, WIDTH)
     expected, kv = paged.expected(qkv, norms, plan)
@@ -216,11 +239,12 @@ CHUNKS = [[(0, 40)], [(0, 40), (0, 7)], [(64, 30)], [(100, 3), (0, 50), (33, 1),
 
 
 @pytest.mark.parametrize("spans", CHUNKS, ids=str)
-def test_chunks_see_what_was_cached_and_their_own_past(spans: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize("tile", [CHUNK_TILE, LONG_CHUNK_TILE])
+def test_chunks_see_what_was_cached_and_their_own_past(spans: list[tuple[int, int]], tile: int) -> None:
     paged = _Paged(len(spans), max(old + new for old, new in spans))
     plan = paged.plan(spans, padding=5)
     sequences = [sequence for sequence, (_, new) in enumerate(spans) for _ in range(new)] + [0] * 5
-    plan.chunks = _chunk_tiles(plan, sequences, padding=2)
+    plan.chunks = _chunk_tiles(plan, sequences, padding=2, tile=tile)
     norms = (_norm(HEAD_DIM), _norm(HEAD_DIM))
     qkv = _random(len(sequences), WIDTH)
     expected, kv = paged.expected(qkv, norms, plan)
@@ -237,7 +261,7 @@ def test_decode_rows_and_chunks_share_a_step() -> None:
     paged = _Paged(len(spans), 80)
     plan = paged.plan(spans)
     sequences = [sequence for sequence, (_, new) in enumerate(spans) for _ in range(new)]
-    plan.rows = _token_rows(plan, sequences[:2], fused=True, splits=4, shortest=64)
+    plan.rows = _token_rows(plan, sequences[:2], fused=True, parts=4)
     plan.chunks = _chunk_tiles(plan, sequences, first=2)
     norms = (_norm(HEAD_DIM), _norm(HEAD_DIM))
     qkv = _random(len(sequences), WIDTH)
@@ -268,17 +292,19 @@ def _chunk_tiles(
     first: int = 0,
     padding: int = 0,
     library: tuple[int, int] | None = None,
+    tile: int = CHUNK_TILE,
 ) -> ChunkTiles:
     tiles: list[tuple[int, int]] = []
     for start, end, _ in plan.host_rows:
         begin = max(start, first)
-        tiles += [(token, min(CHUNK_TILE, end - token)) for token in range(begin, end, CHUNK_TILE)]
+        tiles += [(token, min(tile, end - token)) for token in range(begin, end, tile)]
     tiles += [(0, 0)] * padding
     return ChunkTiles(
         tiles=torch.tensor(tiles, dtype=torch.int32, device=DEVICE).T.contiguous(),
         contexts=((plan.rope_rows + 1) * (plan.slots >= 0)).int(),
         table_rows=torch.tensor(sequences, dtype=torch.int32, device=DEVICE),
         tables=plan.block_tables,
+        tile=tile,
         library=library,
     )
 
@@ -288,15 +314,34 @@ def test_a_step_is_prepared_from_what_the_host_sent() -> None:
     last_ids = torch.tensor([70, 71, 72], device=DEVICE)
     inputs = torch.tensor([[9, -1, 0], [2, 1, 0], [17, 3, 0]], dtype=torch.int32, device=DEVICE)
     token_ids, rope_rows, slots = (torch.full((3,), -7, dtype=torch.int64, device=DEVICE) for _ in range(3))
-    split_tokens = torch.zeros(1, dtype=torch.int32, device=DEVICE)
+    parts = torch.full((6, 5), -7, dtype=torch.int32, device=DEVICE)
     prepare_rows_kernel[(1,)](
-        inputs, last_ids, tables, 4, token_ids, rope_rows, slots, split_tokens, 4, 3, 2,
-        ROWS_PAD=4, BLOCK=16, BT=8, KV_HEADS=2,
+        inputs, last_ids, tables, 4, token_ids, rope_rows, slots, parts, 5, 4, 3, 2, 8, 1,
+        ROWS_PAD=4, PARTS_PAD=8, BLOCK=16, KV_HEADS=2,
     )  # fmt: skip
     assert token_ids.tolist() == [9, 71, 0]
     assert rope_rows.tolist() == [16, 2, 0]
     assert slots.tolist() == [int(tables[2, 1]) * 16, int(tables[1, 0]) * 16 + 2, -1]
-    assert split_tokens.item() == 10  # 20 tokens in 2 KV heads over 4 programs
+    # 16 and 2 tokens in 2 KV heads over 4 programs: 9 a program, so parts of two tiles at most
+    assert parts[0].tolist() == [0, 1, -1, -1, -1]
+    assert parts[1:, :2].T.tolist() == [[2, 0, 16, 0, 1], [1, 0, 2, 0, 1]]
+
+
+def test_a_long_context_is_cut_into_parts_as_long_as_the_others() -> None:
+    contexts = [5, 1, 300, 0, 40]
+    inputs = torch.tensor([[0] * 5, [3, 0, 2, 0, 1], contexts], dtype=torch.int32, device=DEVICE)
+    ids = torch.zeros(4, dtype=torch.int64, device=DEVICE)
+    out = [torch.empty(5, dtype=torch.int64, device=DEVICE) for _ in range(3)]
+    parts = torch.full((6, 13), -7, dtype=torch.int32, device=DEVICE)
+    tables = torch.zeros(4, 20, dtype=torch.int32, device=DEVICE)
+    prepare_rows_kernel[(1,)](
+        inputs, ids, tables, 20, *out, parts, 13, 16, 5, 5, 16, 0,
+        ROWS_PAD=8, PARTS_PAD=16, BLOCK=16, KV_HEADS=2,
+    )  # fmt: skip
+    # 346 tokens in 2 KV heads over 16 programs: 44 a program, so parts of three tiles at most
+    assert parts[0].tolist() == [0, 1, *[2] * 7, 4, -1, -1, -1]
+    assert parts[2:4, 2:9].T.tolist() == [[48 * i, min(48 * i + 48, 300)] for i in range(7)]
+    assert parts[4:, :10].T.tolist() == [[0, 1], [0, 1], *([i, 7] for i in range(7)), [0, 1]]
 
 
 def test_greedy_takes_the_lowest_of_equals_and_neither_padding_nor_nan() -> None:
@@ -309,11 +354,33 @@ def test_greedy_takes_the_lowest_of_equals_and_neither_padding_nor_nan() -> None
     last_ids = torch.zeros(6, dtype=torch.int64, device=DEVICE)
     inputs = torch.tensor([[0] * 4, [3, 1, 0, 5], [8, 8, 0, 8]], dtype=torch.int32, device=DEVICE)
     argmax_slices_kernel[(3, 4)](logits, values, ids, 4500, V=5000, BV=2048, PDL=False)
-    argmax_merge_kernel[(4,)](values, ids, out, inputs, last_ids, 3, ROWS=4, BS=4, PDL=False)
+    argmax_merge_kernel[(4,)](values, ids, out, inputs, last_ids, 3, 4, BS=4, PDL=False)
     expected = logits[:, :4500].nan_to_num(nan=-1e9).argmax(dim=1).tolist()
     assert out.tolist() == expected
     assert expected[0] == 7
     assert last_ids.tolist() == [0, expected[1], 0, expected[0], 0, expected[3]], "row 2 is padding"
+
+
+# Interpreted, a sort takes a second: there the cases are few and the lists short
+DRAWS = [(5, 8, 32, 70)] if INTERPRETED else [(k, CANDIDATES, 4096, 151_000) for k in (1, 20, 64)]
+
+
+@pytest.mark.parametrize(("top_k", "count", "width", "ids"), DRAWS)
+def test_drawing_among_the_likeliest_matches_the_sorted_form(top_k: int, count: int, width: int, ids: int) -> None:
+    rows = 6
+    logits = torch.randn(rows, ids, device=DEVICE) * 3
+    logits[0, 40] = logits[0, ids - 1] = logits[0].max() + 1  # equals, in two slices
+    logits[1, 3:] = float("-inf")  # fewer than top-k are possible
+    logits[2, 7] = float("nan")
+    logits[3] = -torch.rand(ids, device=DEVICE) * 1e30
+    temperature = torch.tensor([1.0, 0.7, 2.0, 1.0, 0.01, 1.3], device=DEVICE)
+    top_p = torch.tensor([1.0, 0.8, 0.5, 1.0, 1.0, 0.9], device=DEVICE)
+    min_p = torch.tensor([0.0, 0.0, 0.05, 0.0, 0.0, 0.2], device=DEVICE)
+    uniform = torch.rand(rows, dtype=torch.float64, device=DEVICE)
+    most = torch.full((rows,), top_k, dtype=torch.int64, device=DEVICE)
+    parameters = torch.stack([p.double() for p in (temperature, most, top_p, min_p, uniform)])
+    expected = sampling.draw(sampling.sanitize(logits.clone()), count, temperature, most, top_p, min_p, uniform)
+    assert draw_top(logits, parameters, count=count, width=width).tolist() == expected.tolist()
 
 
 def test_the_h200_table_covers_a_decode_step_of_the_4b_model() -> None:

@@ -20,7 +20,7 @@ LIMITS = {80: 163, 86: 99, 89: 99, 90: 227}
 def test_kernels_compile_and_fit_the_shared_memory_of(capability: int, tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     result = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.compile_targets", str(capability)],
+        [sys.executable, "-m", "tests.kernels.compile_targets", str(capability), str(LIMITS[capability])],
         cwd=REPOSITORY,
         env=environ | {"TRITON_CACHE_DIR": str(tmp_path)},
         capture_output=True,

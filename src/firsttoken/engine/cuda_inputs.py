@@ -9,18 +9,12 @@ from torch import Tensor
 
 from firsttoken.engine.batch import Batch
 from firsttoken.engine.step_shape import StepShape, Tile, most_numbers
-from firsttoken.kernels.gpu.launch import attention_programs
+from firsttoken.kernels.gpu.launch import attention_programs, row_tile
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
 from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, TokenRows
 
-_SPLIT_TILE = 64  # tokens; the shortest split
-_PREPARE_ROWS = 1024  # rows a program of the preparing kernel
+_PREPARE_ROWS = 1024  # rows a program of the preparing kernel, unless more run singly
 _RING = 3  # host buffers: two steps may be queued while a third is filled
-
-
-def most_splits(rows: int) -> int:
-    """Attention programs a row and KV head: long contexts need them most when alone."""
-    return 32 if rows <= 2 else 16 if rows <= 8 else 8
 
 
 class CudaInputs:
@@ -78,8 +72,12 @@ class CudaInputs:
         rows, cache = shape.rows, self._cache
         _, slots, contexts = inputs[: 3 * rows].view(3, rows)
         token_ids, rope_rows, kv_slots = torch.empty(3, rows, dtype=torch.int64, device=self.device)
-        split_tokens = torch.empty(1, dtype=torch.int32, device=self.device)
-        prepare_rows_kernel[(triton.cdiv(rows, _PREPARE_ROWS),)](
+        programs = attention_programs(self.device.index)
+        most_parts = shape.single + triton.cdiv(programs, cache.num_kv_heads)
+        parts = torch.empty(6, most_parts, dtype=torch.int32, device=self.device)
+        # Few forms of the kernel, for each is compiled: a small one for small steps, whose time it is part of
+        pad = 32 if rows <= 32 else max(_PREPARE_ROWS, triton.next_power_of_2(shape.single))
+        prepare_rows_kernel[(triton.cdiv(rows, pad),)](
             inputs,
             self._last_ids,
             self._tables,
@@ -87,13 +85,16 @@ class CudaInputs:
             token_ids,
             rope_rows,
             kv_slots,
-            split_tokens,
-            attention_programs(self.device.index),
+            parts,
+            most_parts,
+            programs,
             rows,
             shape.single,
-            ROWS_PAD=_PREPARE_ROWS,
+            row_tile(self.device, cache.head_dim, shape.single).tokens,
+            int(shape.fused),
+            ROWS_PAD=pad,
+            PARTS_PAD=max(64 if rows <= 32 else 512, triton.next_power_of_2(most_parts)),
             BLOCK=cache.block_size,
-            BT=_SPLIT_TILE,
             KV_HEADS=cache.num_kv_heads,
         )
         return token_ids, AttentionPlan(
@@ -108,31 +109,30 @@ class CudaInputs:
             context_lens=contexts,
             block_tables=self._tables,
             host_rows=[],
-            rows=self._token_rows(shape, contexts, slots, split_tokens) if shape.single else None,
+            rows=self._token_rows(shape, parts) if shape.single else None,
             chunks=ChunkTiles(
                 tiles=inputs[3 * rows :].view(2, shape.tiles),
                 contexts=contexts,
                 table_rows=slots,
                 tables=self._tables,
+                tile=shape.tile,
                 library=library,
             )
             if shape.chunk
             else None,
         )
 
-    def _token_rows(self, shape: StepShape, contexts: Tensor, slots: Tensor, split_tokens: Tensor) -> TokenRows:
-        rows, heads, splits = shape.single, self._cache.num_kv_heads, most_splits(shape.single)
+    def _token_rows(self, shape: StepShape, parts: Tensor) -> TokenRows:
+        rows, kv_heads, most_parts = shape.single, self._cache.num_kv_heads, parts.shape[1]
+        group = triton.next_power_of_2(self._num_heads // kv_heads)
         return TokenRows(
             count=rows,
             fused=shape.fused,
-            contexts=contexts,
-            table_rows=slots,
             tables=self._tables,
-            split_tokens=split_tokens,
-            splits=splits,
-            partial=torch.empty(rows, heads, splits, 16, self._cache.head_dim, device=self.device),
-            partial_ml=torch.empty(rows, heads, splits, 2, 16, device=self.device),
-            arrivals=torch.zeros(rows, heads, dtype=torch.int32, device=self.device),
+            parts=parts,
+            partial=torch.empty(most_parts, kv_heads, group, self._cache.head_dim, device=self.device),
+            partial_ml=torch.empty(most_parts, kv_heads, 2, group, device=self.device),
+            arrivals=torch.zeros(rows, kv_heads, dtype=torch.int32, device=self.device),
         )
 
 

@@ -8,16 +8,20 @@ decode rows and longer chunks of prompts. What changes from step to step arrives
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 import triton
 from torch import Tensor
 
 from firsttoken.engine.batch import Batch, to_device
 from firsttoken.engine.cuda_inputs import CudaInputs
-from firsttoken.engine.step_shape import StepShape, buckets, library_span, tiles_of
+from firsttoken.engine.cuda_libraries import prepare_libraries
+from firsttoken.engine.step_shape import StepShape, buckets, is_long, library_span, unpadded_shape
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
 from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.plan import KVLayer
@@ -76,16 +80,22 @@ class CudaSteps:
         )
         self._graphs: list[_Captured] = []  # the fewest rows first
         self._pool = torch.cuda.graph_pool_handle()
+        self._capture_stream = torch.cuda.Stream()
+        self._later = prepare_libraries(decoder, kv[0], max_tokens)
 
     def capture(self) -> None:
         """Captures every graph, the largest first, so that the smaller ones take the same memory."""
         shapes = buckets(self._max_num_seqs, self._max_tokens)
         self._graphs = [self._capture(shape) for shape in reversed(shapes)][::-1]
 
+    def improve(self) -> bool:
+        """One preparation of the libraries for steps without a graph; False when all are made."""
+        return next(self._later, None) is not None
+
     def run(self, batch: Batch) -> Stepped:
         """Queues the batch's forward pass."""
         self._inputs.update_tables(batch)
-        for graph in self._graphs:
+        for graph in () if is_long(batch) else self._graphs:
             tiles = graph.shape.fit(batch)
             if tiles is not None:
                 self._inputs.send(batch, graph.shape, tiles, graph.inputs)
@@ -101,40 +111,53 @@ class CudaSteps:
         return graph.ids[:tokens]
 
     def _eager(self, batch: Batch) -> Tensor:
-        single = batch.num_decode_rows
-        chunk = len(batch.token_ids) - single
         library = library_span(batch)
-        tiles = [t for t in tiles_of(batch, single) if library is None or t[0] >= library[1]]
-        shape = StepShape(single, True, chunk, len(tiles))
+        shape, tiles = unpadded_shape(batch, library)
         inputs = self._inputs.new(shape)
         self._inputs.send(batch, shape, tiles, inputs)
         token_ids, plan = self._inputs.plan(shape, inputs, library)
-        lengths = to_device(batch.lengths, self._inputs.device) if self._rope.is_dynamic else plan.rope_rows
+        lengths = plan.rope_rows
+        if self._rope.is_dynamic:
+            padded = np.ones(shape.rows, dtype=np.int64)
+            padded[: len(batch.lengths)] = batch.lengths
+            lengths = to_device(padded, self._inputs.device)
         rope, plan.rope_rows = self._rope.rows(plan.rope_rows, lengths)
-        return self._decoder.forward(token_ids, self._kv, plan, rope)
+        return self._decoder.forward(token_ids, self._kv, plan, rope)[: len(batch.token_ids)]
 
     def _capture(self, shape: StepShape) -> _Captured:
         inputs = self._inputs.new(shape)
-        hidden, logits = self._forward(shape, inputs)  # compiles, and lets the library choose its kernels
+        one_layer = replace(self._decoder, layers=self._decoder.layers[:1])
+        hidden, logits = self._forward(shape, inputs, one_layer)  # compiles; the libraries choose their kernels
         if logits is not None:
             self._greedy(shape, inputs, logits)
         torch.cuda.synchronize()
         forward = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(forward, pool=self._pool):
-            hidden, logits = self._forward(shape, inputs)
+        with self._capturing(forward):
+            hidden, logits = self._forward(shape, inputs, self._decoder)
         if not shape.decodes:
             return _Captured(shape, forward, None, inputs, hidden, None, None)
         assert logits is not None
         choose = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(choose, pool=self._pool):
+        with self._capturing(choose):
             ids = self._greedy(shape, inputs, logits)
         return _Captured(shape, forward, choose, inputs, hidden, logits, ids)
 
-    def _forward(self, shape: StepShape, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+    @contextmanager
+    def _capturing(self, graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+        """As `torch.cuda.graph`, without the garbage collection, which takes longer than the capture."""
+        with torch.cuda.stream(self._capture_stream):
+            graph.capture_begin(pool=self._pool)
+            try:
+                yield
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(self._capture_stream)
+
+    def _forward(self, shape: StepShape, inputs: Tensor, decoder: Decoder) -> tuple[Tensor, Tensor | None]:
         token_ids, plan = self._inputs.plan(shape, inputs)
         rope, _ = self._rope.rows(plan.rope_rows, plan.rope_rows)
-        hidden = self._decoder.forward(token_ids, self._kv, plan, rope)
-        return hidden, self._decoder.logits(hidden) if shape.decodes else None
+        hidden = decoder.forward(token_ids, self._kv[: len(decoder.layers)], plan, rope)
+        return hidden, decoder.logits(hidden) if shape.decodes else None
 
     def _greedy(self, shape: StepShape, inputs: Tensor, logits: Tensor) -> Tensor:
         rows, width = logits.shape
@@ -153,7 +176,7 @@ class CudaSteps:
             inputs,
             self._last_ids,
             slices,
-            ROWS=rows,
+            rows,
             BS=triton.next_power_of_2(slices),
             PDL=pdl,
             **overlap(pdl),

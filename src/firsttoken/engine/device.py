@@ -21,7 +21,7 @@ from firsttoken.machine.host import read_host
 # keep: GGUF blocks that the CPU kernels can multiply stay as they are, everything else is rounded to int8
 WeightForm = Literal["dense", "keep", "int8", "int4"]
 
-MAX_STEP_MS = 45.0  # on a GPU: streams beside a long prompt stay fluent, and the prompt loses a few per cent
+MAX_STEP_MS = 55.0  # on a GPU: streams beside a long prompt stay fluent, and the prompt loses a few per cent
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _BYTES_PER_WEIGHT: dict[WeightForm, float] = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}  # scales included

@@ -155,6 +155,10 @@ class Engine:
             outputs = self._commit(collected, result)
         return outputs if plan is None else outputs + self._mask(plan)
 
+    def improve(self) -> bool:
+        """With no work: makes later steps faster, for a tenth of a second at most. False when nothing is left to do."""
+        return self._runner.improve()
+
     def stats(self) -> EngineStats:
         """Gauges, counters and histograms for /metrics."""
         return self._counters.read(

@@ -14,8 +14,9 @@ from firsttoken.engine.device import Placement, place, read_memory
 from firsttoken.engine.engine import Engine
 from firsttoken.engine.grammar.compiler import GrammarCompiler
 from firsttoken.engine.grammar.vocabulary import vocabulary_of, wait_for
-from firsttoken.engine.memory_plan import Demand, MemoryPlan, plan_memory
+from firsttoken.engine.memory_plan import Demand, DeviceMemory, MemoryPlan, plan_memory
 from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
+from firsttoken.engine.profile_run import activation_bytes
 from firsttoken.engine.scheduler import SchedulerLimits
 from firsttoken.engine.step_cost import StepCost
 from firsttoken.engine.warm_up import WarmUp
@@ -34,11 +35,13 @@ from firsttoken.types import EngineInfo
 
 Progress = Callable[[str, float], None]  # phase, fraction of the whole start
 
-WARM_UP_SECONDS, GPU_WARM_UP_SECONDS = 0.3, 2.5  # after which no longer prefill is timed
+WARM_UP_SECONDS = 0.3  # after which no longer prefill is timed on a CPU
+TOKEN_GRAIN = 512  # of steps on a GPU that prefill
 _SHARES = {
     "config": (0.0, 0.02),
     "device": (0.02, 0.05),
-    "weights": (0.05, 0.8),
+    "weights": (0.05, 0.78),
+    "profile": (0.78, 0.8),
     "kv": (0.8, 0.85),
     "warm-up": (0.85, 1.0),
 }
@@ -72,6 +75,7 @@ class _Loader:
         self._config = config
         self._on_progress = on_progress
         self._phases: dict[str, float] = {}
+        self._memory: DeviceMemory  # read once, before anything is there
 
     def load(self) -> Loaded:
         config = self._config
@@ -85,6 +89,9 @@ class _Loader:
             plan = self._plan(model, placement)
         with self._phase("weights"):
             decoder = self._decoder(model, placement)
+        if placement.device.type == "cuda":
+            with self._phase("profile"):
+                plan = self._plan(model, placement, self._profile(decoder, placement, limit))
         with self._phase("kv"):
             runner, rope = self._runner(model, decoder, placement, plan, limit)
         try:
@@ -99,6 +106,7 @@ class _Loader:
             max_num_seqs=placement.max_num_seqs,
             max_step_ms=placement.max_step_ms,
             step_cost=cost,
+            token_grain=TOKEN_GRAIN if placement.device.type == "cuda" else 1,
         )
         engine = Engine(
             runner,
@@ -119,8 +127,11 @@ class _Loader:
         yield
         self._phases[name] = time.perf_counter() - start
 
-    def _plan(self, model: ModelConfig, placement: Placement) -> MemoryPlan:
+    def _plan(self, model: ModelConfig, placement: Placement, activations: int | None = None) -> MemoryPlan:
+        """`activations`: bytes measured, once the weights are there."""
         config = self._config
+        if activations is None:
+            self._memory = read_memory(placement.device, config.gpu_memory_utilization)
         demand = Demand(
             model=config.model,
             config=model,
@@ -133,8 +144,23 @@ class _Loader:
             max_model_len=config.max_model_len,
             kv_cache_memory=config.kv_cache_memory,
             graphs=placement.graphs,
+            measured_activations=activations,
         )
-        return plan_memory(demand, read_memory(placement.device, config.gpu_memory_utilization))
+        return plan_memory(demand, self._memory)
+
+    def _profile(self, decoder: Decoder, placement: Placement, limit: int) -> int:
+        try:
+            return activation_bytes(
+                decoder,
+                max_tokens=placement.max_num_batched_tokens,
+                max_num_seqs=placement.max_num_seqs,
+                vocabulary=limit,
+            )
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory(
+                f"A step of {placement.max_num_batched_tokens} tokens and {placement.max_num_seqs} sequences does not "
+                f"fit beside {self._config.model}'s weights; lower --max-num-batched-tokens or --max-num-seqs."
+            ) from error
 
     def _decoder(self, model: ModelConfig, placement: Placement) -> Decoder:
         config = self._config
@@ -192,9 +218,9 @@ class _Loader:
             max_tokens=placement.max_num_batched_tokens,
             max_len=plan.max_model_len,
             token_id_limit=limit,
-            twice=on_gpu,
+            on_gpu=on_gpu,
         )
-        return StepCost.fit(warm_up.run(GPU_WARM_UP_SECONDS if on_gpu else WARM_UP_SECONDS))
+        return StepCost.fit(warm_up.run(WARM_UP_SECONDS))
 
     def _info(
         self, model: ModelConfig, decoder: Decoder, placement: Placement, plan: MemoryPlan, limit: int

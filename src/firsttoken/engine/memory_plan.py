@@ -35,6 +35,7 @@ class Demand:
     max_model_len: int | None  # None: the largest that fits
     kv_cache_memory: int | None  # bytes; None: what is left
     graphs: bool = False
+    measured_activations: int | None = None  # bytes that a profile run's largest step took
 
     @property
     def block_bytes(self) -> int:
@@ -44,10 +45,12 @@ class Demand:
     def activation_bytes(self) -> int:
         """The largest step's tensors at their peak, the logits of all rows and the sampler's counts."""
         config = self.config
+        counts = self.max_num_seqs * config.vocab_size * 5
+        if self.measured_activations is not None:
+            return self.measured_activations + counts
         width = 4 * config.hidden_size + 2 * (config.q_size + 2 * config.kv_size) + 3 * config.intermediate_size
         hidden = self.max_num_batched_tokens * width * self.element_bytes
         logits = self.max_num_seqs * config.vocab_size * 4 * 4  # float32: raw, shaped, sorted, ids
-        counts = self.max_num_seqs * config.vocab_size * 5
         return hidden + logits + counts
 
 

@@ -179,6 +179,10 @@ class ModelRunner:
             "a smaller --max-num-batched-tokens, --max-num-seqs or --gpu-memory-utilization.",
         )
 
+    @torch.inference_mode()
+    def improve(self) -> bool:
+        return self._cuda is not None and self._cuda.improve()
+
     def close(self) -> None:
         """Ends the thread. Launched steps finish first; their results are lost."""
         self._lane.close()

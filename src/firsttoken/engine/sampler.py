@@ -14,6 +14,7 @@ from firsttoken.engine.batch import Ints, lazy_zeros, to_device
 from firsttoken.engine.step_plan import Masks, PlanRow
 from firsttoken.engine.token_bans import BanStep, TokenBans
 from firsttoken.kernels import sampling
+from firsttoken.kernels.gpu import has_triton
 from firsttoken.types import SamplingParams, TokenLogprob
 
 _GREEDY = -2  # a bucket beside those of `kernels.sampling`
@@ -79,6 +80,7 @@ class Sampler:
         self._counts = lazy_zeros((max_num_seqs, vocabulary), torch.int32, device)
         self._in_prompt = lazy_zeros((max_num_seqs, vocabulary), torch.bool, device)
         self._device = device
+        self._draws_by_kernel = device.type == "cuda" and has_triton()
 
     def prepare(self, rows: Many[PlanRow], sampling_rows: Many[PlanRow]) -> SamplingStep:
         """Takes in the fresh ones of all the plan's rows, and says how to sample the rows that do."""
@@ -216,6 +218,9 @@ class Sampler:
             if bucket == _GREEDY:
                 ids[rows] = some.max(dim=-1).indices
                 continue
+            if self._draws_by_kernel and bucket == sampling.TOP_K_BUCKETS[0]:
+                ids[rows] = self._draw_top(some, step, members)
+                continue
             uniform = sampling.uniforms(
                 self._tensor(step.parameters["seeds"][members]), self._tensor(step.positions[members])
             )
@@ -224,6 +229,16 @@ class Sampler:
             )
             ids[rows] = sampling.draw(some, bucket, temperature, top_k, top_p, min_p, uniform)
         return ids
+
+    def _draw_top(self, logits: Tensor, step: SamplingStep, members: Ints) -> Tensor:
+        """One copy to the device and two kernels."""
+        from firsttoken.kernels.gpu.draw import draw_top
+
+        assert step.positions is not None
+        seeds, positions = (torch.from_numpy(a[members]) for a in (step.parameters["seeds"], step.positions))
+        uniform = sampling.uniforms(seeds, positions).numpy()
+        given = [step.parameters[name][members] for name in ("temperature", "top_k", "top_p", "min_p")]
+        return draw_top(logits, self._tensor(np.stack([*given, uniform]).astype(np.float64)))
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         return to_device(array, self._device)

@@ -22,6 +22,9 @@ class SchedulerLimits:
     max_step_ms: float | None = None  # of a step that decodes and prefills; needs `step_cost`
     step_cost: StepCost | None = None
     min_chunk: int = 16  # prefill tokens that a step runs even where the time is spent, so that no prompt starves
+    # A prompt that a step has no time for is cut so that the step has a multiple of this many tokens where it has more:
+    # a GPU's products take such steps at their best, and others no faster.
+    token_grain: int = 1
 
 
 class Scheduler:
@@ -227,6 +230,10 @@ class Scheduler:
         fits = most
         if load.decode_rows and limits.max_step_ms is not None and limits.step_cost is not None:
             fits = limits.step_cost.largest_chunk(load, start, limits.max_step_ms, most)
+            if fits < most and load.num_tokens + fits > limits.token_grain:
+                over = (load.num_tokens + fits) % limits.token_grain
+                if over < fits or load.prefill_tokens:
+                    fits = max(0, fits - over)
         least = min(missing, limits.min_chunk)
         if fits >= least:
             return fits

@@ -74,3 +74,9 @@ class Runner(Protocol):
 
     def collect(self) -> StepResult:
         """Waits for the oldest launched step and returns its result."""
+
+    def improve(self) -> bool:
+        """Makes later steps faster, for a tenth of a second at most; False when there is nothing left to do.
+
+        Only while no step is launched.
+        """

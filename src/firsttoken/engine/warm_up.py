@@ -24,6 +24,9 @@ _PATHS = (  # one of each way to choose a token
 )
 _LENGTHS = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)  # prefills, while time lasts
 _CONTINUED = ((1024, 3072), (1024, 15360))  # chunks over what is cached already: (tokens, cached), likewise
+# On a GPU beside a decode row, for that is what step costs are for: chunks of every form that attention has for them
+_BESIDE = ((63, 0), (511, 0), (2047, 0), (1023, 3072), (511, 7168), (1023, 15360), (511, 30720), (1023, 30720))
+_ALONE = (2048, 4096)  # prefills that the library's attention takes
 _ROWS = (1, 2, 8)  # decodes over a short context
 _LONG_ROWS, _LONG_CONTEXT = 8, 2048  # and over a long one: without it, what a token of context costs would be noise
 
@@ -41,20 +44,20 @@ class WarmUp:
         max_tokens: int,
         max_len: int,
         token_id_limit: int,
-        twice: bool = False,
+        on_gpu: bool = False,
     ) -> None:
-        """`twice`: every step is timed on its second run too, where the first one compiles or looks for kernels."""
+        """`on_gpu`: a step's first run compiles or looks for kernels, so its second one is timed."""
         self._runner = runner
         self._num_blocks = num_blocks
         self._block_size = block_size
         self._max_num_seqs = max_num_seqs
         self._max_tokens, self._max_len = min(max_tokens, max_len), max_len
         self._mask_words = -(-token_id_limit // 32)
-        self._twice = twice
+        self._on_gpu = on_gpu
         self._step = -1  # counts down: real steps count up from 0
 
     def run(self, budget: float) -> list[tuple[StepLoad, float]]:
-        """Every kind of step once and some again; stops adding longer ones after `budget` seconds.
+        """Every kind of step once and some again; on a CPU stops adding longer ones after `budget` seconds.
 
         Returns loads and their milliseconds. Raises OutOfMemory where a step fails.
         """
@@ -68,6 +71,13 @@ class WarmUp:
         context = min(_LONG_CONTEXT, self._max_len, self._num_blocks * self._block_size)
         slots = range(min(_LONG_ROWS, self._max_num_seqs))
         points.append(self._time([self._decode(slot, context) for slot in slots]))
+        points += self._beside() if self._on_gpu else self._prefills(start, budget)
+        for params in _PATHS:
+            self._time([self._prefill(0, 4, params)])
+        return points
+
+    def _prefills(self, start: float, budget: float) -> list[tuple[StepLoad, float]]:
+        points: list[tuple[StepLoad, float]] = []
         for length in _LENGTHS:
             expected = 0.0 if not points else points[-1][1] / 1000 * length / points[-1][0].num_tokens
             if length > self._max_tokens or time.perf_counter() - start + expected > budget:
@@ -77,14 +87,24 @@ class WarmUp:
             expected = points[-1][1] / 1000
             if tokens + cached > self._max_tokens or time.perf_counter() - start + expected > budget:
                 break
-            points.append(self._time([self._continued(tokens, cached)]))
-        for params in _PATHS:
-            self._time([self._prefill(0, 4, params)])
+            points.append(self._time([self._continued(0, tokens, cached)]))
+        return points
+
+    def _beside(self) -> list[tuple[StepLoad, float]]:
+        points: list[tuple[StepLoad, float]] = []
+        room = min(self._max_len, self._num_blocks * self._block_size)
+        if self._max_num_seqs > 1:
+            for tokens, cached in _BESIDE:
+                if tokens < self._max_tokens and tokens + cached <= room:
+                    points.append(self._time([self._decode(0, self._block_size), self._continued(1, tokens, cached)]))
+        for length in _ALONE:
+            if length <= min(self._max_tokens, room):
+                self._time([self._prefill(0, length, _GREEDY)])
         return points
 
     def _time(self, rows: list[PlanRow]) -> tuple[StepLoad, float]:
         best = float("inf")
-        for _ in range(2 if rows[0].num_tokens == 1 or self._twice else 1):
+        for _ in range(2 if rows[0].num_tokens == 1 or self._on_gpu else 1):
             begin = time.perf_counter()
             guided = tuple(i for i, row in enumerate(rows) if row.seq.request.sampling.grammar is not None)
             self._runner.launch(StepPlan(self._step, tuple(rows), guided))
@@ -113,8 +133,8 @@ class WarmUp:
         length = min(length, self._max_tokens, self._num_blocks * self._block_size)
         return PlanRow(self._sequence(slot, length, params), 0, 0, length, True, True)
 
-    def _continued(self, tokens: int, cached: int) -> PlanRow:
-        return PlanRow(self._sequence(0, cached + tokens, _GREEDY), 0, cached, tokens, True, True)
+    def _continued(self, slot: int, tokens: int, cached: int) -> PlanRow:
+        return PlanRow(self._sequence(slot, cached + tokens, _GREEDY), 0, cached, tokens, True, True)
 
     def _sequence(self, slot: int, length: int, params: SamplingParams) -> Sequence:
         ids = [0] * length

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 CHUNK_TILE = 16  # query tokens a program of a GPU's chunk attention: 64 rows with a group of four heads
+LONG_CHUNK_TILE = 32  # over long contexts, where reading each key for more queries pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,10 @@ class TokenRows:
 
     count: int  # leading tokens of the batch, padding included
     fused: bool  # no two of one sequence: QK-norm, RoPE and the KV write happen in the same kernel
-    contexts: Tensor  # [count] int32, the token itself included; 0 for padding
-    table_rows: Tensor  # [count] int32, row of `tables`
     tables: Tensor  # [sequences, width] int32 block tables
-    split_tokens: Tensor  # [1] int32, the shortest split worth a program
-    splits: int  # the most splits of one row
-    partial: Tensor  # [count, kv_heads, splits, 16, head_dim] float32
-    partial_ml: Tensor  # [count, kv_heads, splits, 2, 16] float32
+    parts: Tensor  # [6, parts] int32: what each program reads, see `kernels.gpu.row_attention`
+    partial: Tensor  # [parts, kv_heads, heads of a group, head_dim] float32
+    partial_ml: Tensor  # [parts, kv_heads, 2, heads of a group] float32
     arrivals: Tensor  # [count, kv_heads] int32, zero between steps
 
 
@@ -76,6 +74,7 @@ class ChunkTiles:
     contexts: Tensor  # [tokens] int32, the token itself included
     table_rows: Tensor  # [tokens] int32, row of `tables`
     tables: Tensor  # [sequences, width] int32 block tables
+    tile: int = CHUNK_TILE  # the most tokens a tile has
     library: tuple[int, int] | None = None  # tokens of a prompt's beginning that the library's kernel takes instead
 
 

@@ -34,7 +34,7 @@ def argmax_slices_kernel(
     tl.store(best_id + at, part * BV + index)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def argmax_merge_kernel(
     best_value,  # [rows, slices]
     best_id,
@@ -42,7 +42,7 @@ def argmax_merge_kernel(
     inputs,  # as in `prepare`: says each row's slot and whether it is real
     last_ids,  # [sequences] int64: the choice becomes the slot's last id
     slices,
-    ROWS: tl.constexpr,
+    rows,
     BS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -55,5 +55,5 @@ def argmax_merge_kernel(
     _, index = tl.max(value, axis=0, return_indices=True, return_indices_tie_break_left=True)
     token = tl.load(best_id + row * slices + index).to(tl.int64)
     tl.store(out + row, token)
-    if tl.load(inputs + 2 * ROWS + row) > 0:
-        tl.store(last_ids + tl.load(inputs + ROWS + row), token)
+    if tl.load(inputs + 2 * rows + row) > 0:
+        tl.store(last_ids + tl.load(inputs + rows + row), token)

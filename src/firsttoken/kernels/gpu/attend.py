@@ -10,15 +10,17 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
+from firsttoken.kernels.gpu.launch import row_tile
 from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
 from firsttoken.kernels.linear import Norm
-from firsttoken.kernels.plan import CHUNK_TILE, AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
+from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
 
 _LOG2E = 1.0 / math.log(2.0)
 _TILE = 64  # tokens of the cache a tile
-_GROUP_PAD = 16  # the matrix units' smallest tile
+_TILE_ROWS = 16  # the matrix units' smallest tile
+_MERGE = 8  # parts of a row that are merged at a time
 
 
 def attention(
@@ -51,7 +53,9 @@ def _single(
     out: Tensor,
 ) -> None:
     pdl = dependent(qkv)
-    row_attention_kernel[(rows.splits, kv.num_kv_heads, rows.count)](
+    parts = rows.parts.shape[1]
+    tile = row_tile(qkv.device, kv.head_dim, rows.count)
+    row_attention_kernel[(parts, kv.num_kv_heads)](
         qkv,
         _weight(q_norm, rope),
         _weight(k_norm, rope),
@@ -61,11 +65,10 @@ def _single(
         kv.v,
         plan.rope_rows,
         plan.slots,
-        rows.contexts,
-        rows.table_rows,
         rows.tables,
         rows.tables.stride(0),
-        rows.split_tokens,
+        rows.parts,
+        parts,
         rows.partial,
         rows.partial_ml,
         rows.arrivals,
@@ -74,15 +77,17 @@ def _single(
         _eps(q_norm),
         KV_HEADS=kv.num_kv_heads,
         GROUP=plan.num_heads // kv.num_kv_heads,
-        GROUP_PAD=_GROUP_PAD,
+        GROUP_PAD=triton.next_power_of_2(plan.num_heads // kv.num_kv_heads),
+        TILE_ROWS=_TILE_ROWS,
         HEAD_DIM=kv.head_dim,
         BLOCK=kv.block_size,
-        BT=_TILE,
-        SPLITS=rows.splits,
-        STAGES=2,
+        BT=tile.tokens,
+        STAGES=tile.stages,
+        MERGE=_MERGE,
         QK_NORM=q_norm is not None,
         FUSED=rows.fused,
         PDL=pdl,
+        EARLY=tile.early if rows.fused and pdl else 0,
         num_warps=4,
         **overlap(pdl),
     )
@@ -119,7 +124,7 @@ def _rope_cache(
 def _chunks(qkv: Tensor, kv: KVLayer, plan: AttentionPlan, chunks: ChunkTiles, out: Tensor) -> None:
     """Rotated rows of prompts, their keys and values already in the cache."""
     if chunks.library is not None:
-        _library(qkv, kv, plan, chunks.library, out)
+        fresh_prompt(qkv, kv, plan.num_heads, plan.scale, chunks.library, out)
     tiles = chunks.tiles.shape[1]
     if not tiles:
         return
@@ -142,7 +147,7 @@ def _chunks(qkv: Tensor, kv: KVLayer, plan: AttentionPlan, chunks: ChunkTiles, o
         GROUP_PAD=triton.next_power_of_2(group),
         HEAD_DIM=kv.head_dim,
         BLOCK=kv.block_size,
-        BQ=CHUNK_TILE,
+        BQ=chunks.tile,
         BT=_TILE,
         STAGES=3,
         PDL=pdl,
@@ -151,14 +156,14 @@ def _chunks(qkv: Tensor, kv: KVLayer, plan: AttentionPlan, chunks: ChunkTiles, o
     )
 
 
-def _library(qkv: Tensor, kv: KVLayer, plan: AttentionPlan, span: tuple[int, int], out: Tensor) -> None:
-    """The beginning of one prompt, from its first token on, through cuDNN."""
+def fresh_prompt(qkv: Tensor, kv: KVLayer, heads: int, scale: float, span: tuple[int, int], out: Tensor) -> None:
+    """The beginning of one prompt, from its first token on, through cuDNN: tokens `span` of qkv, rotated, to out."""
     start, end = span
-    heads, kv_heads = plan.num_heads, kv.num_kv_heads
+    kv_heads = kv.num_kv_heads
     rows = qkv[start:end].view(1, end - start, heads + 2 * kv_heads, kv.head_dim).transpose(1, 2)
     q, k, v = rows.split_with_sizes([heads, kv_heads, kv_heads], dim=1)
     with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
-        a = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=plan.scale, enable_gqa=True)
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
     out[start:end].view(1, end - start, heads, kv.head_dim).copy_(a.transpose(1, 2))
 
 

@@ -14,6 +14,8 @@ Op = Literal["norm_linear", "norm_linear_swiglu", "linear_add"]
 
 DOT_ROWS = 16  # the most rows that `rows_dot` pays for: beyond them the library's product is as fast
 PROGRAMS_PER_SM = 2  # attention programs that fill the card
+FEW_ROWS = 8  # single tokens that are bound by latency, not by what they read
+_SPARE_SHARED = 4096  # bytes of shared memory for what a kernel keeps beside its tiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class Product:
     ahead: int = 2  # matvec: weight tiles under way
     stages: int = 4  # dot: pipeline depth
     prefetch: int = 0  # dot: columns asked for before the wait
+    splits: int = 1  # dot, linear_add: parts of k that programs of their own multiply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,43 @@ def pick(card: str, op: Op, n: int, k: int, rows: int) -> Product:
 def has_dependent_launch(index: int) -> bool:
     """Programmatic dependent launch: from compute capability 9.0 up."""
     return torch.cuda.get_device_capability(index)[0] >= 9
+
+
+@dataclass(frozen=True, slots=True)
+class RowTile:
+    """How single tokens read the cache: tokens a turn, and the turns under way.
+
+    `early` (with dependent launch): what is asked for before the kernel ahead ends. 1: the first turn, into registers;
+    2: the first turn, into L2.
+    """
+
+    tokens: int
+    stages: int
+    early: int
+
+
+def fitting_row_tile(shared_bytes: int, head_dim: int, rows: int) -> RowTile:
+    """The best tile for so many rows that fits a program's shared memory. Keys and values have two bytes.
+
+    Few rows are bound by latency. A tile that takes most of the shared memory would keep the programs of the products
+    around it from starting early, which then costs more than the longer reads save.
+    """
+    if rows <= FEW_ROWS:
+        return RowTile(64, 2, 1)
+    early = 1 if rows <= 16 else 2
+    for tile in (RowTile(128, 3, early), RowTile(64, 3, early), RowTile(64, 2, early)):
+        if tile.tokens * tile.stages * head_dim * 4 + _SPARE_SHARED <= shared_bytes:
+            return tile
+    return RowTile(32, 2, early)
+
+
+@functools.cache
+def row_tile(device: torch.device, head_dim: int, rows: int) -> RowTile:
+    """The tile of a device; on a CPU, where kernels are interpreted, a small one."""
+    if device.type != "cuda":
+        return RowTile(64, 2, 0)
+    card = torch.cuda.get_device_properties(device)
+    return fitting_row_tile(card.shared_memory_per_block_optin, head_dim, rows)  # type: ignore[attr-defined]
 
 
 @functools.cache

@@ -5,6 +5,7 @@ Every product takes a `launch` that overrides the choice, for tests and for meas
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -72,7 +73,7 @@ def linear_add(x: Tensor, weight: DenseLinear, residual: Tensor, *, launch: Prod
     """As `kernels.linear_add`."""
     launch = launch or _pick(x, "linear_add", weight.out_features, weight.in_features)
     if launch.form == "library":
-        out = torch.addmm(residual, x, weight.weight.t())
+        out = torch.addmm(residual, x, weight.weight.t(), out=residual)  # elsewhere it would be copied there first
         return out if weight.bias is None else out.add_(weight.bias)
     out = torch.empty_like(residual)
     _launch(launch, x, weight, out, residual=residual)
@@ -136,15 +137,31 @@ def _launch(
         "num_warps": launch.warps,
         **overlap(pdl),
     }
-    grid = (triton.cdiv(launch.n, launch.bn),)
+    tiles = triton.cdiv(launch.n, launch.bn)
     if launch.form == "matvec":
-        matvec_kernel[grid](*arguments, M=len(x), AHEAD=launch.ahead, **options)
-    else:
-        rows_dot_kernel[grid](
-            *arguments,
-            len(x),
-            BM=max(16, triton.next_power_of_2(len(x))),
-            STAGES=launch.stages,
-            PREFETCH=launch.prefetch if pdl else 0,
-            **options,
-        )
+        matvec_kernel[(tiles,)](*arguments, M=len(x), AHEAD=launch.ahead, **options)
+        return
+    padded = max(16, triton.next_power_of_2(len(x)))
+    partial, arrivals = out, out  # not read
+    if launch.splits > 1:
+        partial = torch.empty(tiles, launch.splits, launch.bn, padded, dtype=torch.float32, device=x.device)
+        arrivals = _arrivals(x.device, tiles)
+    *inputs, eps = arguments
+    rows_dot_kernel[(tiles, launch.splits)](
+        *inputs,
+        partial,
+        arrivals,
+        eps,
+        len(x),
+        BM=padded,
+        STAGES=launch.stages,
+        SPLITS=launch.splits,
+        PREFETCH=launch.prefetch if pdl else 0,
+        **options,
+    )
+
+
+@functools.cache
+def _arrivals(device: torch.device, tiles: int) -> Tensor:
+    """Counters of split products: zero before and after each, and products of one stream never overlap."""
+    return torch.zeros(tiles, dtype=torch.int32, device=device)

@@ -1,12 +1,13 @@
 """Attention of single query tokens over the paged cache, split over the context and merged in the same kernel.
 
-A program owns one (row, KV head, split of the context): the query heads of the group share its keys and values. How
-many splits a row gets is decided on the device from its context, so that a CUDA graph serves every length. Splits meet
-in float32 partial sums; the last program to arrive merges them, as in flash-decoding (Dao et al., 2023), without a
-second kernel.
+A program owns one (part of a row's context, KV head): the query heads of the group share its keys and values. The
+parts are listed on the device from the contexts (see `prepare`), about as many as fill the card, so that a CUDA graph
+serves every length and one long context beside many short ones holds nobody up. Parts meet in float32 partial sums; the
+last program to arrive merges them, as in flash-decoding (Dao et al., 2023), without a second kernel.
 
-FUSED is the decode form: each row is a sequence of its own, and QK-norm, RoPE and the KV write happen here. The program
-of the last split makes the new key and value, writes them to the cache and folds them in from registers (reading them
+FUSED is the decode form: each row is a sequence of its own, and QK-norm, RoPE and the KV write happen here; what it
+reads of the cache was written by earlier steps, so it is on its way to L2 before the kernel ahead ends. The program
+of the last part makes the new key and value, writes them to the cache and folds them in from registers (reading them
 back through the pipelined loop would race with the write). Otherwise rows may be neighbours in one sequence, and
 `rope_cache` has rotated the queries and written every key and value before.
 """
@@ -31,8 +32,18 @@ def norm_rope(v, weight, cos, sin, eps, HEAD_DIM: tl.constexpr, NORM: tl.constex
     return tl.reshape(tl.permute(turned, (0, 2, 1)), (v.shape[0], HEAD_DIM))
 
 
+@triton.jit
+def _prefetch_l2(pointers):
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
 # Views of one buffer: compiled once, whatever their alignment, so that no later step waits for a compiler.
-@triton.jit(do_not_specialize_on_alignment=["rope_rows", "slots", "contexts", "table_rows"])
+@triton.jit(
+    do_not_specialize=["part_count"],
+    do_not_specialize_on_alignment=["rope_rows", "slots", "parts"],
+)
 def row_attention_kernel(
     qkv,  # [rows, (heads + 2 kv_heads) * HEAD_DIM]
     q_weight,  # [HEAD_DIM]
@@ -43,57 +54,69 @@ def row_attention_kernel(
     v_cache,
     rope_rows,  # [rows] int64
     slots,  # [rows] int64, -1 for padding
-    contexts,  # [rows] int32, the row's own token included; 0 for padding
-    table_rows,  # [rows] int32: which row of `tables` is its sequence's
     tables,  # [sequences, table_width] int32
     table_width,
-    split_tokens,  # [1] int32: the shortest split worth a program
-    partial,  # [rows, kv_heads, SPLITS, GROUP_PAD, HEAD_DIM] float32
-    partial_ml,  # [rows, kv_heads, SPLITS, 2, GROUP_PAD] float32: running maximum and sum
+    parts,  # [6, part_count] int32: row (-1: none), row of `tables`, first token, end, which of its parts, of how many
+    part_count,
+    partial,  # [part_count, kv_heads, GROUP_PAD, HEAD_DIM] float32
+    partial_ml,  # [part_count, kv_heads, 2, GROUP_PAD] float32: running maximum and sum
     arrivals,  # [rows, kv_heads] int32, zero before and after
     out,  # [rows, heads * HEAD_DIM]
     scale,  # of the scores, times log2(e)
     eps,
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
-    GROUP_PAD: tl.constexpr,  # at least 16: the matrix units' smallest tile
+    GROUP_PAD: tl.constexpr,  # the power of two from GROUP up
+    TILE_ROWS: tl.constexpr,  # at least 16: the matrix units' smallest tile
     HEAD_DIM: tl.constexpr,
     BLOCK: tl.constexpr,
     BT: tl.constexpr,  # tokens a tile
-    SPLITS: tl.constexpr,
     STAGES: tl.constexpr,
+    MERGE: tl.constexpr,  # parts merged at a time
     QK_NORM: tl.constexpr,
     FUSED: tl.constexpr,
     PDL: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     if PDL:
         gdc_launch_dependents()
-    split = tl.program_id(0)
+    part = tl.program_id(0)
     kv_head = tl.program_id(1)
-    row = tl.program_id(2)
     HALF: tl.constexpr = HEAD_DIM // 2
     HEADS: tl.constexpr = KV_HEADS * GROUP
     WIDTH: tl.constexpr = (HEADS + 2 * KV_HEADS) * HEAD_DIM
 
-    # Lengths and tables were written before the step's first kernel began: they may be read before the wait.
-    context = tl.load(contexts + row)
-    table = tables + tl.load(table_rows + row).to(tl.int64) * table_width
-    old = context - 1 if FUSED else context  # tokens that are in the cache already
-    per_split = tl.maximum(tl.cdiv(old, SPLITS), tl.load(split_tokens))
-    per_split = tl.cdiv(per_split, BT) * BT
-    splits = tl.maximum(tl.cdiv(old, per_split), 1)
+    # All of this was written before the step's first product began: it may be read before the wait.
+    mine = parts + part
+    row = tl.load(mine)
+    if row < 0:
+        return
+    table = tables + tl.load(mine + part_count).to(tl.int64) * table_width
+    start = tl.load(mine + 2 * part_count)
+    stop = tl.load(mine + 3 * part_count)
+    index = tl.load(mine + 4 * part_count)
+    num_parts = tl.load(mine + 5 * part_count)
     d = tl.arange(0, HEAD_DIM)
-    g = tl.arange(0, GROUP_PAD)
+    g = tl.arange(0, TILE_ROWS)
     g_mask = g < GROUP
     if FUSED:
         half = tl.arange(0, HALF)
         rope_row = tl.load(rope_rows + row)
         c = tl.load(cos + rope_row * HALF + half)
         s = tl.load(sin + rope_row * HALF + half)
+    if EARLY:
+        t = start + tl.arange(0, BT)
+        block = tl.load(table + t // BLOCK, mask=t < stop, other=0).to(tl.int64)
+        at = ((block * KV_HEADS + kv_head) * BLOCK + t % BLOCK) * HEAD_DIM
+        if EARLY == 1:
+            k0 = tl.load(k_cache + at[None, :] + d[:, None], mask=(t < stop)[None, :], other=0.0)
+            v0 = tl.load(v_cache + at[:, None] + d[None, :], mask=(t < stop)[:, None], other=0.0)
+        else:
+            lines = tl.arange(0, HEAD_DIM // 64) * 64
+            _prefetch_l2(k_cache + at[:, None] + lines[None, :])
+            _prefetch_l2(v_cache + at[:, None] + lines[None, :])
     if PDL:
         gdc_wait()
-    if (context == 0) | (split >= splits):
-        return
 
     base = qkv + row.to(tl.int64) * WIDTH
     q = tl.load(base + (kv_head * GROUP + g[:, None]) * HEAD_DIM + d[None, :], mask=g_mask[:, None], other=0.0)
@@ -101,12 +124,18 @@ def row_attention_kernel(
         q = norm_rope(q.to(tl.float32), q_weight, c, s, eps, HEAD_DIM, QK_NORM)
     q16 = q.to(k_cache.dtype.element_ty)
 
-    m_i = tl.full((GROUP_PAD,), float("-inf"), dtype=tl.float32)
-    l_i = tl.zeros((GROUP_PAD,), dtype=tl.float32)
-    acc = tl.zeros((GROUP_PAD, HEAD_DIM), dtype=tl.float32)
+    m_i = tl.full((TILE_ROWS,), float("-inf"), dtype=tl.float32)
+    l_i = tl.zeros((TILE_ROWS,), dtype=tl.float32)
+    acc = tl.zeros((TILE_ROWS, HEAD_DIM), dtype=tl.float32)
 
-    start = split * per_split
-    stop = tl.minimum(start + per_split, old)
+    if EARLY == 1:
+        scores = tl.dot(q16, k0) * scale
+        scores = tl.where((t < stop)[None, :], scores, float("-inf"))
+        m_i = tl.max(scores, axis=1)
+        p = tl.where((t < stop)[None, :], tl.exp2(scores - m_i[:, None]), 0.0)
+        l_i = tl.sum(p, axis=1)
+        acc = tl.dot(p.to(v0.dtype), v0)
+        start += BT
     for t0 in tl.range(start, stop, BT, num_stages=STAGES):
         t = t0 + tl.arange(0, BT)
         t_mask = t < stop
@@ -124,7 +153,7 @@ def row_attention_kernel(
         acc = tl.dot(p.to(vt.dtype), vt, acc)
         m_i = m_new
 
-    if FUSED and split == splits - 1:
+    if FUSED and index == num_parts - 1:
         k_raw = tl.load(base + (HEADS + kv_head) * HEAD_DIM + d).to(tl.float32)
         k_new = norm_rope(k_raw[None, :], k_weight, c, s, eps, HEAD_DIM, QK_NORM)  # [1, HEAD_DIM]
         k_new = k_new.to(k_cache.dtype.element_ty)
@@ -141,37 +170,39 @@ def row_attention_kernel(
         acc = acc * alpha[:, None] + p_new[:, None] * v_new.to(tl.float32)[None, :]
         m_i = m_new
 
-    out_at = row.to(tl.int64) * HEADS * HEAD_DIM + (kv_head * GROUP + g[:, None]) * HEAD_DIM + d[None, :]
-    if splits == 1:
-        tl.store(out + out_at, acc / l_i[:, None], mask=g_mask[:, None])
+    out_row = out + row.to(tl.int64) * HEADS * HEAD_DIM + kv_head * GROUP * HEAD_DIM
+    if num_parts == 1:
+        tl.store(out_row + g[:, None] * HEAD_DIM + d[None, :], acc / l_i[:, None], mask=g_mask[:, None])
         return
 
-    cell = (row * KV_HEADS + kv_head).to(tl.int64)
-    mine = cell * SPLITS + split
-    tl.store(partial + mine * GROUP_PAD * HEAD_DIM + g[:, None] * HEAD_DIM + d[None, :], acc, mask=g_mask[:, None])
-    tl.store(partial_ml + mine * 2 * GROUP_PAD + g, m_i)
-    tl.store(partial_ml + mine * 2 * GROUP_PAD + GROUP_PAD + g, l_i)
+    cell = part.to(tl.int64) * KV_HEADS + kv_head
+    tl.store(partial + (cell * GROUP_PAD + g[:, None]) * HEAD_DIM + d[None, :], acc, mask=g_mask[:, None])
+    tl.store(partial_ml + 2 * cell * GROUP_PAD + g, m_i, mask=g_mask)
+    tl.store(partial_ml + (2 * cell + 1) * GROUP_PAD + g, l_i, mask=g_mask)
     tl.debug_barrier()  # every thread's partial is written before one thread announces it
-    seen = tl.atomic_add(arrivals + cell, 1, sem="acq_rel")
-    if seen == splits - 1:
-        tl.store(arrivals + cell, 0)
+    arrived = arrivals + row * KV_HEADS + kv_head
+    seen = tl.atomic_add(arrived, 1, sem="acq_rel")
+    if seen == num_parts - 1:
+        tl.store(arrived, 0)
+        h = tl.arange(0, GROUP_PAD)
+        h_mask = h < GROUP
+        cell -= index * KV_HEADS  # the row's first part
         m_all = tl.full((GROUP_PAD,), float("-inf"), dtype=tl.float32)
+        for first in tl.range(0, num_parts, 32):
+            i = first + tl.arange(0, 32)
+            ml = partial_ml + 2 * (cell + i[:, None] * KV_HEADS) * GROUP_PAD + h[None, :]
+            mask = (i < num_parts)[:, None] & h_mask[None, :]
+            m_all = tl.maximum(m_all, tl.max(tl.load(ml, mask=mask, other=float("-inf"), cache_modifier=".cg"), axis=0))
+        m_all = tl.where(h_mask, m_all, 0.0)
         l_all = tl.zeros((GROUP_PAD,), dtype=tl.float32)
         acc_all = tl.zeros((GROUP_PAD, HEAD_DIM), dtype=tl.float32)
-        for i in tl.range(0, splits):
-            theirs = cell * SPLITS + i
-            m_s = tl.load(partial_ml + theirs * 2 * GROUP_PAD + g, cache_modifier=".cg")
-            l_s = tl.load(partial_ml + theirs * 2 * GROUP_PAD + GROUP_PAD + g, cache_modifier=".cg")
-            acc_s = tl.load(
-                partial + theirs * GROUP_PAD * HEAD_DIM + g[:, None] * HEAD_DIM + d[None, :],
-                mask=g_mask[:, None],
-                other=0.0,
-                cache_modifier=".cg",
-            )
-            m_new = tl.maximum(m_all, m_s)
-            a_old = tl.exp2(m_all - m_new)
-            a_s = tl.exp2(m_s - m_new)
-            l_all = l_all * a_old + l_s * a_s
-            acc_all = acc_all * a_old[:, None] + acc_s * a_s[:, None]
-            m_all = m_new
-        tl.store(out + out_at, acc_all / l_all[:, None], mask=g_mask[:, None])
+        for first in tl.range(0, num_parts, MERGE):
+            for j in tl.static_range(MERGE):  # loads that do not wait for each other
+                there = cell + (first + j) * KV_HEADS
+                mask = tl.where(first + j < num_parts, h, GROUP) < GROUP
+                ml = partial_ml + 2 * there * GROUP_PAD + h
+                weight = tl.exp2(tl.load(ml, mask=mask, other=float("-inf"), cache_modifier=".cg") - m_all)
+                l_all += weight * tl.load(ml + GROUP_PAD, mask=mask, other=0.0, cache_modifier=".cg")
+                theirs = partial + (there * GROUP_PAD + h[:, None]) * HEAD_DIM + d[None, :]
+                acc_all += weight[:, None] * tl.load(theirs, mask=mask[:, None], other=0.0, cache_modifier=".cg")
+        tl.store(out_row + h[:, None] * HEAD_DIM + d[None, :], acc_all / l_all[:, None], mask=h_mask[:, None])

@@ -1,7 +1,10 @@
-"""Products of 5 to 64 rows with a weight, on the matrix units: still bound by the weight's bytes.
+"""Products of 3 to 64 rows with a weight, on the matrix units: still bound by the weight's bytes.
 
 The same ops as `matvec`, but rows are padded to `BM` (16 and up) and each program multiplies a [BN, BK] weight tile
 with a [BK, BM] activation tile. The norm needs its scale only after the product: scale is one number a row.
+
+A weight of few rows is split along K too (SPLITS), for there would be too few programs to keep the memory busy. The
+last program of a tile to arrive adds up the parts, always in the same order, and writes the result.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ def rows_dot_kernel(
     bias,  # [N] or [2 N]
     residual,  # [M, N]
     out,  # [M, N]
+    partial,  # [tiles, SPLITS, BN, BM] float32
+    arrivals,  # [tiles] int32, zero before and after
     eps,
     M,
     N: tl.constexpr,
@@ -34,6 +39,7 @@ def rows_dot_kernel(
     BN: tl.constexpr,
     BK: tl.constexpr,
     STAGES: tl.constexpr,
+    SPLITS: tl.constexpr,  # more than 1: of products without NORM and SWIGLU, and K is a multiple of SPLITS * BK
     PREFETCH: tl.constexpr,  # columns of each weight row asked for before the wait; 0 is none
     NORM: tl.constexpr,
     FOLDED: tl.constexpr,  # the norm's weight is already multiplied into w
@@ -50,10 +56,12 @@ def rows_dot_kernel(
     m_mask = m < M
     k = tl.arange(0, BK)
     at = n[:, None] * K + k[None, :]
+    PART: tl.constexpr = K // SPLITS
+    first = 0 if SPLITS == 1 else tl.program_id(1) * PART
     if PDL:
         if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
             lines = tl.arange(0, PREFETCH // 64) * 64
-            where = w + n[:, None] * K + lines[None, :]
+            where = w + n[:, None] * K + first + lines[None, :]
             _prefetch_l2(where)
             if SWIGLU:
                 _prefetch_l2(where + N * K)
@@ -61,7 +69,7 @@ def rows_dot_kernel(
     acc = tl.zeros((BN, BM), dtype=tl.float32)
     acc_up = tl.zeros((BN, BM), dtype=tl.float32)
     squares = tl.zeros((BM, BK), dtype=tl.float32)
-    for k0 in tl.range(0, K, BK, num_stages=STAGES):
+    for k0 in tl.range(first, first + PART, BK, num_stages=STAGES):
         kk = k0 + k
         a = tl.load(x + m[None, :] * K + kk[:, None], mask=m_mask[None, :], other=0.0)  # [BK, BM]
         wt = tl.load(w + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
@@ -76,6 +84,18 @@ def rows_dot_kernel(
         if SWIGLU:
             ut = tl.load(w + N * K + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
             acc_up = tl.dot(ut, a, acc_up)
+    if SPLITS > 1:
+        tile = tl.program_id(0)
+        cell = tl.arange(0, BN)[:, None] * BM + m[None, :]
+        tl.store(partial + (tile * SPLITS + tl.program_id(1)) * (BN * BM) + cell, acc)
+        tl.debug_barrier()  # every thread's part is written before one thread announces it
+        seen = tl.atomic_add(arrivals + tile, 1, sem="acq_rel")
+        if seen != SPLITS - 1:
+            return
+        tl.store(arrivals + tile, 0)
+        acc = tl.zeros((BN, BM), dtype=tl.float32)
+        for i in tl.static_range(SPLITS):
+            acc += tl.load(partial + (tile * SPLITS + i) * (BN * BM) + cell, cache_modifier=".cg")
     if NORM:
         scale = tl.rsqrt(tl.sum(squares, axis=1) / K + eps)
         acc = acc * scale[None, :]
