@@ -13,7 +13,7 @@ test:
 	@PYTHON="$(PYTHON)" scripts/setup test $(ARGS)
 
 # Hours of bad luck in some minutes: random requests, clients that leave, floods, killed processes, other people's suites;
-# make soak ARGS="--seed 7 --only aborts flood"
+# make soak ARGS="--seed 7 --only aborts disasters"
 soak:
 	@PYTHON="$(PYTHON)" scripts/setup soak $(ARGS)
 

@@ -56,7 +56,7 @@ def grammars(seed: int) -> str:
         statuses, slowest, gap = hard_grammars.run(server, seed + 1, rounds=10)
         assert gap < 1, f"a plain stream waited {gap:.2f} s"
         counts = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
-        return f"{counts}; the slowest {slowest:.1f} s, the longest gap beside them {gap:.2f} s; {watched.check()}"
+        return f"{counts}; the slowest {slowest:.1f} s, the longest gap beside them {gap:.2f} s; {watched.check(memory=60)}"
 
 
 def openai_python(seed: int) -> str:
@@ -69,16 +69,19 @@ def openai_python(seed: int) -> str:
     return f"{tree.name}: {outcome.passed} passed, {outcome.skipped} skipped for want of aiohttp; {refused}"
 
 
+def all_disasters(seed: int) -> str:
+    each = (disasters.flood, disasters.killed_engine, disasters.killed_worker, disasters.terminated)
+    with disasters.doomed_server() as doomed:
+        return "; ".join(f"{disaster.__name__.replace('_', ' ')}: {disaster(doomed)}" for disaster in each)
+
+
 PARTS: dict[str, Part] = {
     "random requests": random_requests,
     "aborts": aborts,
     "hard grammars": grammars,
     "schemathesis": schemathesis,
     "openai-python": openai_python,
-    "flood": lambda _: disasters.flood(),
-    "killed engine": lambda _: disasters.killed_engine(),
-    "killed worker": lambda _: disasters.killed_worker(),
-    "SIGTERM": lambda _: disasters.terminated(),
+    "disasters": all_disasters,
 }
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import httpx
@@ -16,7 +18,7 @@ from tests.api.whole_server import WholeServer
 from tests.soak.processes import Processes
 from tests.soak.soak_server import Watched, soak_server
 
-QUEUE, SLOTS = 12, 8  # the server's slots are SLOTS
+QUEUE, SLOTS = 12, 8  # of `doomed_server`
 _SHARED = {"prompt": "The quick brown fox", "ignore_eos": True}
 
 
@@ -72,9 +74,22 @@ class Crowd:
             return Ended(response.status_code, events[-1] if events else text, seconds, retry_after)
 
 
-def flood() -> str:
+def doomed_server() -> AbstractContextManager[WholeServer]:
+    """One server for all that follows; SIGTERM is the last, for nothing comes after it."""
+    flags = ("--max-queue", str(QUEUE), "--engine-dead", "restart", "--api-workers", "2", "--drain-seconds", "60")
+    return soak_server(*flags)
+
+
+@contextmanager
+def _anew(server: WholeServer) -> Iterator[WholeServer]:
+    """With connections of its own: older ones may be of a worker that is dead."""
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield WholeServer(server.url, client, server.pid)
+
+
+def flood(doomed: WholeServer) -> str:
     """Four times what slots and queue hold: each is served whole or refused, and the next request is served."""
-    with soak_server("--max-queue", str(QUEUE)) as server:
+    with _anew(doomed) as server:
         watched = Watched(server)
         with Crowd(server.url, 4 * (QUEUE + SLOTS)) as crowd:
             ended = [each.result() for each in crowd.ask(100)]
@@ -86,9 +101,9 @@ def flood() -> str:
         return f"{served} served, {refused} refused"
 
 
-def killed_engine() -> str:
+def killed_engine(doomed: WholeServer) -> str:
     """Every stream ends with an error event, `/health` is 503, and the engine comes back with the same answers."""
-    with soak_server("--engine-dead", "restart") as server, Crowd(server.url, 20) as crowd:
+    with _anew(doomed) as server, Crowd(server.url, 20) as crowd:
         before = _answer(server)
         asked = crowd.ask(450)
         wait_until(lambda: server.gauge("num_requests_running") == SLOTS, 30)
@@ -106,9 +121,9 @@ def killed_engine() -> str:
         return f"{sum(one.cut for one in ended)} streams ended by an event; back after {back:.1f} s"
 
 
-def killed_worker() -> str:
+def killed_worker(doomed: WholeServer) -> str:
     """Its clients lose their connections and the engine their requests; the other worker's clients lose nothing."""
-    with soak_server("--api-workers", "2") as server, Crowd(server.url, 16) as crowd:
+    with _anew(doomed) as server, Crowd(server.url, 16) as crowd:
         before = _answer(server)
         asked = crowd.ask(450)
         wait_until(lambda: server.gauge("num_requests_running") == SLOTS, 30)
@@ -120,18 +135,16 @@ def killed_worker() -> str:
             except httpx.TransportError:
                 lost += 1
         assert whole + lost == len(asked)
-        server.client.close()
-        with httpx.Client(base_url=server.url, timeout=60) as client:  # the old connection may have been the dead one's
-            again = WholeServer(server.url, client, server.pid)
+        with _anew(doomed) as again:
             wait_until(again.is_idle, 30)
             wait_until(lambda: len(Processes(server.pid).of("API worker")) == 2, 30)
             assert _answer(again) == before
         return f"{lost} connections lost, {whole} streams whole"
 
 
-def terminated() -> str:
+def terminated(doomed: WholeServer) -> str:
     """Running streams finish, new requests get 503 with a time to come back, and the exit code is 0."""
-    with soak_server("--drain-seconds", "60") as server, Crowd(server.url, 16) as crowd:
+    with _anew(doomed) as server, Crowd(server.url, 16) as crowd:
         asked = crowd.ask(300)
         wait_until(lambda: server.gauge("num_requests_running") + server.gauge("num_requests_waiting") == 16, 30)
         os.kill(server.pid, signal.SIGTERM)

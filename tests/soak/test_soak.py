@@ -28,11 +28,11 @@ def server() -> Iterator[WholeServer]:
         yield running
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_requests_are_answered_as_described_or_refused(server: WholeServer, seed: int) -> None:
-    fuzzer = Fuzzer(server.url, seed)
+def test_random_requests_are_answered_as_described_or_refused(server: WholeServer) -> None:
+    fuzzer = Fuzzer(server.url, seed=1)
+    fuzzer.run(30)
     watched = Watched(server)
-    found = fuzzer.run(150)
+    found = fuzzer.run(200)
     assert not found.faults, "\n".join(found.faults[:5])
     watched.check()
 
@@ -41,12 +41,12 @@ def test_clients_that_leave_at_any_moment_leave_nothing_behind(server: WholeServ
     aborter = Aborter(server.url, 1, token_ids=300)
     aborter.run(100)
     watched = Watched(server)
-    aborter.run(600)
+    aborter.run(300)
     watched.check()
 
 
 def test_schemathesis_finds_no_server_error_and_no_answer_outside_its_schema(server: WholeServer) -> None:
-    assert contract.run(server.url, seconds=8, seed=1, phases="fuzzing") == []
+    assert contract.run(server.url, seconds=5, seed=1, phases="fuzzing") == []
 
 
 def test_openai_pythons_own_tests_pass_but_for_those_that_must_be_refused(suite: Path) -> None:
@@ -57,20 +57,12 @@ def test_openai_pythons_own_tests_pass_but_for_those_that_must_be_refused(suite:
     assert outcome.passed > 80
 
 
-def test_a_flood_is_served_or_refused() -> None:
-    disasters.flood()
-
-
-def test_an_engine_killed_under_load_hangs_nobody_and_comes_back() -> None:
-    disasters.killed_engine()
-
-
-def test_a_worker_killed_under_load_takes_no_other_client_with_it() -> None:
-    disasters.killed_worker()
-
-
-def test_sigterm_under_load_finishes_what_runs() -> None:
-    disasters.terminated()
+def test_floods_kills_and_sigterm_under_load_hang_nobody() -> None:
+    with disasters.doomed_server() as doomed:
+        disasters.flood(doomed)
+        disasters.killed_engine(doomed)
+        disasters.killed_worker(doomed)
+        disasters.terminated(doomed)
 
 
 def test_hard_grammars_hold_up_no_stream_beside_them(server: WholeServer) -> None:
