@@ -56,7 +56,8 @@ def grammars(seed: int) -> str:
         statuses, slowest, gap = hard_grammars.run(server, seed + 1, rounds=10)
         assert gap < 1, f"a plain stream waited {gap:.2f} s"
         counts = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
-        return f"{counts}; the slowest {slowest:.1f} s, the longest gap beside them {gap:.2f} s; {watched.check(memory=60)}"
+        times = f"the slowest {slowest:.1f} s, the longest gap beside them {gap:.2f} s"
+        return f"{counts}; {times}; {watched.check(memory=60)}"
 
 
 def openai_python(seed: int) -> str:

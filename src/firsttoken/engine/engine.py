@@ -168,8 +168,10 @@ class Engine:
         )
 
     def check(self) -> None:
-        """Asserts the invariants of the block pool."""
-        self._scheduler.pool.check(seq for by_index in self._unfinished.values() for seq in by_index.values())
+        """Asserts the invariants of the block pool, and that nothing is kept of sequences that are over."""
+        unfinished = [seq for by_index in self._unfinished.values() for seq in by_index.values()]
+        self._scheduler.pool.check(unfinished)
+        assert self._prompt_logprobs.keys() <= set(unfinished), "a finished sequence's logprobs are kept"
 
     @property
     def _compiler(self) -> GrammarCompiler:
