@@ -55,3 +55,14 @@ def test_a_fit_needs_a_point() -> None:
 
 def test_one_point_fits_itself() -> None:
     assert StepCost.fit([(StepLoad(decode_rows=1), 4.0)]).ms(StepLoad(decode_rows=1)) == pytest.approx(4.0)
+
+
+def test_a_pair_that_was_not_measured_costs_as_much_as_decode_context() -> None:
+    points = [(StepLoad(rows, rows * context), 5.0 + 2 * rows + 0.005 * rows * context) for rows, context in
+              ((1, 16), (8, 16), (8, 2048))]  # fmt: skip
+    fitted = StepCost.fit(points)
+    assert fitted.pair_ms == 0.0
+    bounded = fitted.with_pairs_as_context()
+    assert bounded.pair_ms == pytest.approx(0.005)
+    assert bounded.largest_chunk(StepLoad(8, 4096), 4096, 200.0, 2048) < 16
+    assert COST.with_pairs_as_context().pair_ms == COST.context_ms

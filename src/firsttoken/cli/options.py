@@ -194,7 +194,8 @@ _OPTIONS = [
         _MEMORY,
         "--max-step-ms",
         type=click.FloatRange(0, min_open=True),
-        help="Prefill chunks beside decoding rows are cut so that a step stays under this.  [default: by device]",
+        help="Prefill chunks beside decoding rows are cut so that a step stays under this.  "
+        "[default: 55 on a GPU, 200 on a CPU]",
     ),
     _option(
         _MEMORY,

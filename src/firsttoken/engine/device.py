@@ -22,6 +22,7 @@ from firsttoken.machine.host import read_host
 WeightForm = Literal["dense", "keep", "int8", "int4"]
 
 MAX_STEP_MS = 55.0  # on a GPU: streams beside a long prompt stay fluent, and the prompt loses a few per cent
+CPU_MAX_STEP_MS = 200.0  # where decode steps take tens of milliseconds, less would leave the prompt next to nothing
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _BYTES_PER_WEIGHT: dict[WeightForm, float] = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}  # scales included
@@ -69,7 +70,7 @@ def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str |
         cpu_threads=_threads(config) if device.type == "cpu" else None,
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
-        max_step_ms=config.max_step_ms or (MAX_STEP_MS if device.type == "cuda" else None),
+        max_step_ms=config.max_step_ms or (MAX_STEP_MS if device.type == "cuda" else CPU_MAX_STEP_MS),
         graphs=device.type == "cuda" and dtype.itemsize == 2 and has_triton() and not config.enforce_eager,
     )
 

@@ -220,7 +220,8 @@ class _Loader:
             token_id_limit=limit,
             on_gpu=on_gpu,
         )
-        return StepCost.fit(warm_up.run(WARM_UP_SECONDS))
+        cost = StepCost.fit(warm_up.run(WARM_UP_SECONDS))
+        return cost if on_gpu else cost.with_pairs_as_context()  # too short a time to run chunks over a long context
 
     def _info(
         self, model: ModelConfig, decoder: Decoder, placement: Placement, plan: MemoryPlan, limit: int

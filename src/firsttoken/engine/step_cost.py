@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,13 @@ class StepCost:
             else:
                 too_many = middle
         return fits
+
+    def with_pairs_as_context(self) -> StepCost:
+        """The same with the cost of a pair that nobody measured: at most what a token of decode context costs.
+
+        A chunk's rows share one read of the keys and values, so in truth a pair is cheaper.
+        """
+        return replace(self, pair_ms=max(self.pair_ms, self.context_ms))
 
     @classmethod
     def fit(cls, points: Iterable[tuple[StepLoad, float]]) -> StepCost:
