@@ -97,12 +97,12 @@ def models(tree: Path, files: Iterable[str] = FILES) -> list[str]:
     return sorted({name for text in texts for name in re.findall(r'model="([^"]+)"', text)} | {"model"})
 
 
-def run(tree: Path, url: str, files: Iterable[str] = FILES) -> Outcome:
-    """Their tests in a process of their own, with nothing of ours in it."""
+def run(tree: Path, url: str, files: Iterable[str] = FILES, only: str = "") -> Outcome:
+    """Their tests in a process of their own, with nothing of ours in it; `only` those whose names contain it."""
     report = tree / "report.xml"
     report.unlink(missing_ok=True)
     paths = [f"tests/api_resources/{file}" for file in files]
-    options = ["-o", "addopts=", "-q", "--tb=line", "--show-capture=no", f"--junit-xml={report}"]
+    options = ["-o", "addopts=", "-q", "--tb=line", "--show-capture=no", f"--junit-xml={report}", "-k", only]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "OPENAI_"))}
     environment["TEST_API_BASE_URL"] = f"{url}/v1"
     command = [sys.executable, "-P", "-m", "pytest", "-p", "no:schemathesis", *options, *paths]
