@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firsttoken.bench.energy import check_clocks, clocks_judge, scenario_usage, usage
-from firsttoken.bench.records import LoadSpec, Phase, RequestRecord, RunResult, Sample, ScenarioResult
+from firsttoken.bench.records import Check, LoadSpec, Phase, RequestRecord, RunResult, Sample, ScenarioResult
 
 
 def gpu(at: float, source: str = "gpu0", states: tuple[str, ...] = (), **values: float) -> Sample:
@@ -85,6 +85,16 @@ def test_clocks_that_were_held_back_flag_the_figures() -> None:
     (check,) = check_clocks(usage(samples, 0, 9))
     assert (check.name, check.level) == ("clocks", "flag")
     assert "power brake 20%" in check.text
+
+
+def test_a_card_at_its_power_limit_is_flagged_only_where_it_slowed_down() -> None:
+    def check(slow_mhz: float) -> Check:
+        cap = ("software power cap",)
+        samples = [gpu(at, sm_clock_mhz=slow_mhz if at < 5 else 1980, states=cap if at < 5 else ()) for at in range(10)]
+        return check_clocks(usage(samples, 0, 9))[0]
+
+    assert (check(1965).level, check(1500).level) == ("ok", "flag")
+    assert check(1965).text.startswith("At the power limit (software power cap 50% of the samples)")
 
 
 def test_free_clocks_are_ok_and_unread_ones_are_no_verdict() -> None:

@@ -12,6 +12,8 @@ import msgspec
 from firsttoken.bench.records import Check, RunResult, Sample, ScenarioResult
 
 _HELD_BACK_FLAG = 0.05  # share of samples from which clocks held back are worth a flag
+_POWER_CAP = "software power cap"
+_SLOWER_FLAG = 0.05  # share of the fastest clock: a card at its power limit is as it should be until it loses more
 
 
 class Usage(msgspec.Struct, kw_only=True, frozen=True):
@@ -28,6 +30,7 @@ class Usage(msgspec.Struct, kw_only=True, frozen=True):
     energy_from: Literal["counter", "power"] | None = None
     energy_j_per_token: float | None = None  # output tokens
     sm_clock_mhz: float | None = None
+    sm_clock_peak_mhz: float | None = None  # the fastest card's
     memory_clock_mhz: float | None = None
     temperature_c: float | None = None  # the most
     held_back: dict[str, float] = {}  # share of samples by reason
@@ -57,6 +60,7 @@ def usage(samples: Iterable[Sample], start: float, end: float, output_tokens: in
         energy_from=energy_from,
         energy_j_per_token=energy / output_tokens if energy is not None and output_tokens else None,
         sm_clock_mhz=_mean(gpu.mean("sm_clock_mhz") for gpu in gpus),
+        sm_clock_peak_mhz=max((m for gpu in gpus if (m := gpu.largest("sm_clock_mhz")) is not None), default=None),
         memory_clock_mhz=_mean(gpu.mean("memory_clock_mhz") for gpu in gpus),
         temperature_c=max((heat for gpu in gpus if (heat := gpu.largest("temperature_c")) is not None), default=None),
         held_back={state: states.count(state) / readings for state in dict.fromkeys(states)},
@@ -92,7 +96,11 @@ def check_clocks(found: Usage) -> list[Check]:
     if not held:
         return [Check(name="clocks", level="ok", text=f"SM clock {found.sm_clock_mhz:.0f} MHz, never held back.")]
     reasons = ", ".join(f"{reason} {share:.0%}" for reason, share in held.items())
-    text = f"Clocks were held back ({reasons} of the samples; SM clock {found.sm_clock_mhz:.0f} MHz on average)."
+    clocks = f"SM clock {found.sm_clock_mhz:.0f} MHz on average, {found.sm_clock_peak_mhz:.0f} at most"
+    lost = 1 - found.sm_clock_mhz / (found.sm_clock_peak_mhz or found.sm_clock_mhz)
+    if set(held) == {_POWER_CAP} and lost < _SLOWER_FLAG:
+        return [Check(name="clocks", level="ok", text=f"At the power limit ({reasons} of the samples); {clocks}.")]
+    text = f"Clocks were held back ({reasons} of the samples; {clocks})."
     return [Check(name="clocks", level="flag", text=text)]
 
 
