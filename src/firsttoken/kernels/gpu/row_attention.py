@@ -76,7 +76,7 @@ def row_attention_kernel(
     QK_NORM: tl.constexpr,
     FUSED: tl.constexpr,
     PDL: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr,  # of FUSED with PDL: 1 loads the first tile before the wait, 2 asks for it into L2
 ):
     if PDL:
         gdc_launch_dependents()
@@ -90,7 +90,7 @@ def row_attention_kernel(
     mine = parts + part
     row = tl.load(mine)
     if row < 0:
-        return
+        return  # without waiting: some program of the grid has a part, and it waits for all
     table = tables + tl.load(mine + part_count).to(tl.int64) * table_width
     start = tl.load(mine + 2 * part_count)
     stop = tl.load(mine + 3 * part_count)
