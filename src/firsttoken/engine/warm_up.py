@@ -79,16 +79,21 @@ class WarmUp:
     def _prefills(self, start: float, budget: float) -> list[tuple[StepLoad, float]]:
         points: list[tuple[StepLoad, float]] = []
         for length in _LENGTHS:
-            expected = 0.0 if not points else points[-1][1] / 1000 * length / points[-1][0].num_tokens
-            if length > self._max_tokens or time.perf_counter() - start + expected > budget:
+            # The first runs however late it is: without it the cost of a prompt's token would be unknown.
+            if points and not (length <= self._max_tokens and self._in_time(length, points[-1], start, budget)):
                 break
             points.append(self._time([self._prefill(0, length, _GREEDY)]))
         for tokens, cached in _CONTINUED:
-            expected = points[-1][1] / 1000
-            if tokens + cached > self._max_tokens or time.perf_counter() - start + expected > budget:
+            if not (tokens + cached <= self._max_tokens and self._in_time(tokens, points[-1], start, budget)):
                 break
             points.append(self._time([self._continued(0, tokens, cached)]))
         return points
+
+    @staticmethod
+    def _in_time(tokens: int, last: tuple[StepLoad, float], start: float, budget: float) -> bool:
+        """Whether a prefill of `tokens` would end within the budget, at the pace of the last one."""
+        load, ms = last
+        return time.perf_counter() - start + ms / 1000 * tokens / load.num_tokens <= budget
 
     def _beside(self) -> list[tuple[StepLoad, float]]:
         points: list[tuple[StepLoad, float]] = []
