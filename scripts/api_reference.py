@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from firsttoken.server import unsupported
 from firsttoken.server.app import make_routes
+from firsttoken.server.descriptions import DESCRIPTIONS, document
 from firsttoken.server.schemas.sampling import Fields
 from firsttoken.server.service import Service
 from firsttoken.server.unsupported import ANYTHING, Neutral
@@ -60,13 +61,12 @@ def main() -> int:
 
 
 def render() -> str:
-    app, described = make_routes(cast("Service", None))  # nothing is asked of them
-    document = described.document(app)
-    bodies = {body.__name__: body for body in described.bodies}
-    schemas: dict[str, Any] = document["components"]["schemas"]
-    parts = ["\n## Routes\n", _routes(document)]
+    openapi = document(make_routes(cast("Service", None)))  # nothing is asked of them
+    bodies = {body.__name__: body for described in DESCRIPTIONS.values() for body in described.bodies}
+    schemas: dict[str, Any] = openapi["components"]["schemas"]
+    parts = ["\n## Routes\n", _routes(openapi)]
     shown: set[str] = set()
-    for path, operations in document["paths"].items():
+    for path, operations in openapi["paths"].items():
         for method, operation in operations.items():
             names = list(_body_names(operation))
             if not names:

@@ -19,17 +19,9 @@ from firsttoken.server.limits import BodyLimit, HeaderLimit
 from firsttoken.server.messages.errors import MessagesErrors
 from firsttoken.server.messages.route import count_tokens, create_message
 from firsttoken.server.metrics import metrics
-from firsttoken.server.openapi import ANYWHERE, BODY, GENERATES, MODEL, Described
+from firsttoken.server.openapi import OpenApi
 from firsttoken.server.request_id import RequestId
 from firsttoken.server.responses.route import create_response, no_stored_response
-from firsttoken.server.schemas import answers
-from firsttoken.server.schemas.chat import ChatRequest
-from firsttoken.server.schemas.completions import CompletionRequest
-from firsttoken.server.schemas.message_answers import MessageError, MessageEvent, MessageObject, TokenCountObject
-from firsttoken.server.schemas.messages import CountTokensRequest, MessagesRequest
-from firsttoken.server.schemas.response_answers import ResponseEvent, ResponseObject
-from firsttoken.server.schemas.responses import ResponsesRequest
-from firsttoken.server.schemas.tokenize import DetokenizeRequest, TokenizeChat, TokenizeText
 from firsttoken.server.service import Service
 from firsttoken.server.tokenize import detokenize, tokenize
 from firsttoken.tokenizer import Tokenizer
@@ -46,7 +38,7 @@ EXPOSED_HEADERS = (
 
 def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> FastAPI:
     """The whole API over an engine, wherever that runs. It needs no start-up of its own."""
-    app, described = make_routes(Service(config, backend, tokenizer))
+    app = make_routes(Service(config, backend, tokenizer))
     error_handlers.install(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, config=config)
@@ -65,15 +57,17 @@ def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> 
     app.add_middleware(RequestId)
     app.add_middleware(MessagesErrors)
 
+    described = OpenApi(app)
+
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
-        return Response(await described.json(app), media_type="application/json")
+        return Response(await described.json(), media_type="application/json")
 
     return app
 
 
-def make_routes(service: Service) -> tuple[FastAPI, Described]:
-    """The routes alone, and what they say of themselves; `service` is not looked at before a request comes."""
+def make_routes(service: Service) -> FastAPI:
+    """The routes alone; `service` is not looked at before a request comes."""
     app = FastAPI(
         title="firsttoken",
         version=__version__,
@@ -83,25 +77,19 @@ def make_routes(service: Service) -> tuple[FastAPI, Described]:
         redirect_slashes=False,
         default_response_class=Response,  # each route makes its own
     )
-    described = Described()
-    _add_probes(app, service, described)
-    _add_api(app, service, described)
-    return app, described
+    _add_probes(app, service)
+    _add_api(app, service)
+    return app
 
 
-def _add_probes(app: FastAPI, service: Service, described: Described) -> None:
-    route = described.route
-    health_answers = route(answers.Health, also={"503": answers.Health}, errors=ANYWHERE)
-
+def _add_probes(app: FastAPI, service: Service) -> None:
     @app.head("/health", include_in_schema=False)  # what many monitors ask
-    @app.get("/health", summary="200 while the engine can answer", openapi_extra=health_answers)
+    @app.get("/health", summary="200 while the engine can answer")
     async def health() -> Response:
         return system.health(service)
 
-    ready_answers = route(answers.Readiness, also={"503": answers.Readiness}, errors=ANYWHERE)
-
     @app.head("/ready", include_in_schema=False)
-    @app.get("/ready", summary="200 while new requests are taken", openapi_extra=ready_answers)
+    @app.get("/ready", summary="200 while new requests are taken")
     async def ready() -> Response:
         return system.ready(service)
 
@@ -109,41 +97,34 @@ def _add_probes(app: FastAPI, service: Service, described: Described) -> None:
     async def ping() -> Response:
         return system.health(service)
 
-    @app.get("/version", openapi_extra=route(answers.Version, errors=ANYWHERE))
+    @app.get("/version")
     async def version() -> Response:
         return system.version()
 
-    @app.get("/metrics", summary="Prometheus' text form", openapi_extra=route(None, errors=ANYWHERE))
+    @app.get("/metrics", summary="Prometheus' text form")
     async def read_metrics() -> Response:
         return await metrics(service)
 
 
-def _add_api(app: FastAPI, service: Service, described: Described) -> None:
-    route = described.route
+def _add_api(app: FastAPI, service: Service) -> None:
 
-    @app.get("/v1/models", openapi_extra=route(answers.ModelList, errors=MODEL))
+    @app.get("/v1/models")
     async def list_models() -> Response:
         return system.models(service)
 
-    @app.get("/v1/models/{name:path}", openapi_extra=route(answers.Model, errors=MODEL))
+    @app.get("/v1/models/{name:path}")
     async def retrieve_model(name: str) -> Response:
         return system.model(service, name)
 
-    chat = route(answers.ChatCompletion, ChatRequest, events=answers.ChatCompletionChunk, errors=GENERATES)
-
-    @app.post("/v1/chat/completions", openapi_extra=chat)
+    @app.post("/v1/chat/completions")
     async def create_chat_completion(request: Request) -> Response:
         return await chat_completions(service, request)
 
-    text = route(answers.Completion, CompletionRequest, events=answers.CompletionChunk, errors=GENERATES)
-
-    @app.post("/v1/completions", openapi_extra=text)
+    @app.post("/v1/completions")
     async def create_completion(request: Request) -> Response:
         return await completions(service, request)
 
-    responses = route(ResponseObject, ResponsesRequest, events=ResponseEvent, errors=GENERATES)
-
-    @app.post("/v1/responses", openapi_extra=responses)
+    @app.post("/v1/responses")
     async def create_a_response(request: Request) -> Response:
         return await create_response(service, request)
 
@@ -152,22 +133,18 @@ def _add_api(app: FastAPI, service: Service, described: Described) -> None:
     async def stored_response(response_id: str) -> Response:
         return no_stored_response(response_id)
 
-    messages = route(MessageObject, MessagesRequest, events=MessageEvent, errors=GENERATES, error=MessageError)
-
-    @app.post("/v1/messages", openapi_extra=messages)
+    @app.post("/v1/messages")
     async def create_a_message(request: Request) -> Response:
         return await create_message(service, request)
 
-    counts = route(TokenCountObject, CountTokensRequest, errors=BODY, error=MessageError)
-
-    @app.post("/v1/messages/count_tokens", openapi_extra=counts)
+    @app.post("/v1/messages/count_tokens")
     async def count_a_messages_tokens(request: Request) -> Response:
         return await count_tokens(service, request)
 
-    @app.post("/tokenize", openapi_extra=route(answers.Tokens, TokenizeText, TokenizeChat, errors=BODY))
+    @app.post("/tokenize")
     async def create_tokens(request: Request) -> Response:
         return await tokenize(service, request)
 
-    @app.post("/detokenize", openapi_extra=route(answers.Text, DetokenizeRequest, errors=BODY))
+    @app.post("/detokenize")
     async def create_text(request: Request) -> Response:
         return await detokenize(service, request)
