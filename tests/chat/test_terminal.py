@@ -13,10 +13,10 @@ from rich.console import Console
 from tests.chat.scripted_chat import CUT, Refusal, Reply, ScriptedChat, in_thread
 
 from firsttoken.chat.answer import Answer
+from firsttoken.chat.attachments import LARGEST, MOST
 from firsttoken.chat.chat_server import ChatServer
 from firsttoken.chat.commands import COMMANDS, Commands
 from firsttoken.chat.history import History, Turn
-from firsttoken.chat.page.attachments import LARGEST, MOST
 from firsttoken.chat.saved_chats import SavedChats
 from firsttoken.chat.settings import Model, Settings
 from firsttoken.chat.terminal import TerminalChat

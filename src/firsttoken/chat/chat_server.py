@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from ipaddress import ip_address
 from typing import Any
 
 import httpx
@@ -13,6 +12,7 @@ import httpx
 from firsttoken.chat.answer import Answer
 from firsttoken.chat.chat_errors import AnswerCut, ChatError, NotAServer, ServerDown, ServerLoading, WaitingError
 from firsttoken.chat.event_stream import Piece, events, take
+from firsttoken.chat.loopback import is_loopback
 from firsttoken.chat.patience import Patience
 from firsttoken.chat.refusals import loading, refusal
 from firsttoken.chat.settings import Model, Settings
@@ -178,10 +178,8 @@ class ChatServer:
 
 def _http_client(root: str) -> httpx.AsyncClient:
     """A proxy of the environment stands between us and the world, never between us and this machine."""
-    local = False
     try:
-        host = httpx.URL(root).host
-        local = host == "localhost" or ip_address(host).is_loopback
-    except (ValueError, httpx.InvalidURL):
-        pass
+        local = is_loopback(httpx.URL(root).host)
+    except httpx.InvalidURL:
+        local = False
     return httpx.AsyncClient(timeout=httpx.Timeout(_QUICK, read=None), trust_env=not local)

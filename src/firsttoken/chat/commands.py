@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from firsttoken.chat import terminal_words as words
+from firsttoken.chat.attachments import LARGEST, MOST, Attachment, read
 from firsttoken.chat.history import History
 from firsttoken.chat.language import Words
 from firsttoken.chat.line import ReadLine
-from firsttoken.chat.page.attachments import LARGEST, MOST, Attachment, read
 from firsttoken.chat.saved_chats import SavedChat
 from firsttoken.chat.settings import Settings
 from firsttoken.chat.terminal import TerminalChat

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,12 +23,6 @@ class SavedChat:
 
     def history(self) -> History:
         return History(self.system, list(self.turns))
-
-
-def data_folder(environment: Mapping[str, str]) -> Path:
-    """firsttoken under XDG_DATA_HOME or ~/.local/share. It may not exist yet."""
-    base = environment.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path(environment.get("HOME") or ".") / ".local" / "share") / "firsttoken"
 
 
 class SavedChats:

@@ -13,13 +13,13 @@ from rich.console import Console
 from firsttoken.chat import terminal_words as words
 from firsttoken.chat.answer import Answer, figures
 from firsttoken.chat.asking import ask, count_partial
+from firsttoken.chat.attachments import Attachment, with_attachments
 from firsttoken.chat.chat_errors import ChatError, ServerLoading, WaitingError
 from firsttoken.chat.chat_server import ChatServer
 from firsttoken.chat.history import History
 from firsttoken.chat.language import Language, Words
 from firsttoken.chat.line import ReadLine
 from firsttoken.chat.pace import steady
-from firsttoken.chat.page.attachments import Attachment, with_attachments
 from firsttoken.chat.saved_chats import SavedChats, title_of
 from firsttoken.chat.settings import Model, Settings
 from firsttoken.chat.views import CONTROLS, PlainView, View, view_for

@@ -53,11 +53,12 @@ def chat(
     from firsttoken.chat import terminal_words as words
     from firsttoken.chat.chat_errors import ChatError
     from firsttoken.chat.chat_server import ChatServer
+    from firsttoken.chat.data_folder import data_folder
     from firsttoken.chat.event_stream import whole
     from firsttoken.chat.history import History
     from firsttoken.chat.language import language_of_environment
     from firsttoken.chat.patience import Patience
-    from firsttoken.chat.saved_chats import SavedChats, data_folder
+    from firsttoken.chat.saved_chats import SavedChats
     from firsttoken.chat.settings import Settings
     from firsttoken.chat.terminal import TerminalChat
     from firsttoken.cli.local_server import free_port, local_server

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from firsttoken.chat.page.attachments import ENDINGS, LARGEST, MOST
+from firsttoken.chat.attachments import ENDINGS, LARGEST, MOST
 from firsttoken.chat.page.options import Options
 
 NAME = "firsttoken"

@@ -13,11 +13,11 @@ from chainlit.chat_context import chat_context
 from chainlit.context import context
 from chainlit.utils import utc_now
 
+from firsttoken.chat.attachments import Attachment, read, with_attachments
 from firsttoken.chat.history import History
 from firsttoken.chat.language import Language, language_of
 from firsttoken.chat.page import panel
 from firsttoken.chat.page.answering import Answering, Question
-from firsttoken.chat.page.attachments import Attachment, read, with_attachments
 from firsttoken.chat.page.live import LiveAnswer, written
 from firsttoken.chat.page.service import Service
 from firsttoken.chat.page.store import Row

@@ -14,7 +14,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from firsttoken.chat.page.options import Options, is_loopback
+from firsttoken.chat.loopback import is_loopback
+from firsttoken.chat.page.options import Options
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",

@@ -7,9 +7,10 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
+from firsttoken.chat.data_folder import data_folder
+from firsttoken.chat.loopback import is_loopback
 from firsttoken.errors import ConfigError
 
 PASSWORD = "FIRSTTOKEN_UI_PASSWORD"
@@ -33,29 +34,13 @@ class Options:
         return is_loopback(self.host)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine reach what listens there."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def default_data_dir(environment: Mapping[str, str]) -> Path:
-    """XDG's place for what a program keeps."""
-    base = environment.get("XDG_DATA_HOME") or Path(environment.get("HOME", "~")).expanduser() / ".local" / "share"
-    return Path(base) / "firsttoken" / "chat"
-
-
 def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
     """Secrets come from the environment, where other users' `ps` does not show them. Raises ConfigError."""
     parser = argparse.ArgumentParser(prog="python -m firsttoken.chat.page", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8000", help="the server's address")
     parser.add_argument("--host", default="127.0.0.1", help="where the page listens")
     parser.add_argument("--port", type=int, default=8080)
-    parser.add_argument("--data-dir", type=Path, default=default_data_dir(environment), help="history and sessions")
+    parser.add_argument("--data-dir", type=Path, default=data_folder(environment) / "chat", help="history and sessions")
     parser.add_argument(
         "--allow-origin", action="append", default=[], metavar="URL", help="another address of the page"
     )

@@ -23,11 +23,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from firsttoken.chat.attachments import LARGEST, read
 from firsttoken.chat.chat_errors import ServerLoading, WaitingError
 from firsttoken.chat.history import estimate
 from firsttoken.chat.language import Language, language_of
 from firsttoken.chat.page import export, words
-from firsttoken.chat.page.attachments import LARGEST, read
 from firsttoken.chat.page.document import policy, tidy
 from firsttoken.chat.page.guard import Guard
 from firsttoken.chat.page.service import USER, Service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttoken.chat.page.attachments import Attachment, read, with_attachments
+from firsttoken.chat.attachments import Attachment, read, with_attachments
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "gb18030"])
