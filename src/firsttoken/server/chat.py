@@ -43,7 +43,7 @@ async def _respond(
             identity,
             include_usage=body.include_usage,
             logprobs=format_logprobs,
-            running=generation.read_usage if body.continuous_usage else None,
+            running=(lambda: generation.usage) if body.continuous_usage else None,
             prompt=started.prompt_ids if body.return_token_ids else None,
         )
         return EventStream(generation, chunks, headers)

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from firsttoken.errors import InvalidRequest
 from firsttoken.server.answers import ClientGone, answer, truncation_header
 from firsttoken.server.choice import Choice, TokenEntry
+from firsttoken.server.error_handlers import wrong_value
 from firsttoken.server.generation import Generation, PromptEntries, Run
 from firsttoken.server.limits import MAX_CHOICES
 from firsttoken.server.logprobs import CompletionLogprobs, TokenNames, prompt_logprobs_object
@@ -46,11 +47,7 @@ async def completions(service: Service, request: Request) -> Response:
             code="unsupported_parameter",
         )
     if len(body.prompt) * n > MAX_CHOICES:
-        raise InvalidRequest(
-            f"Invalid 'n': {len(body.prompt)} prompts with {n} choices each are more than {MAX_CHOICES} in all.",
-            param="n",
-            code="invalid_value",
-        )
+        raise wrong_value("n", f"{len(body.prompt)} prompts with {n} choices each are more than {MAX_CHOICES} in all")
     encoded = [await _encode(service, body, prompt, info) for prompt in body.prompt]
     identity = service.identity("cmpl-", model, info)
     structure = await structure_of(body, service.config)
@@ -171,7 +168,7 @@ async def _respond(
             identity,
             include_usage=body.include_usage,
             logprobs=format_logprobs if wants_logprobs else None,
-            running=generation.read_usage if body.continuous_usage else None,
+            running=(lambda: generation.usage) if body.continuous_usage else None,
             prompts=_prompts_by_choice(generation) if body.return_token_ids else None,
         )
         return EventStream(generation, chunks, headers)

@@ -21,6 +21,7 @@ _PLAIN = {  # HTTP errors of the framework itself: (sentence, code)
     404: ("There is nothing at this URL; the API starts at /v1.", "unknown_url"),
     405: ("This URL does not take that HTTP method.", "method_not_supported"),
 }
+FAILED = "The server failed on this request; its log says why."  # of what is no client's to know
 _RETRY_AFTER = 5.0  # seconds, where nobody knows better
 _MAX_NAME = 512  # characters of a name that are said back
 
@@ -30,6 +31,11 @@ class ModelNotFound(RequestError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"The model `{name[:_MAX_NAME]}` does not exist here.", param="model", code="model_not_found")
+
+
+def wrong_value(field: str, sentence: str) -> InvalidRequest:
+    """`sentence` says what is wrong with the field's value, without a full stop."""
+    return InvalidRequest(f"Invalid '{field}': {sentence}.", param=field, code="invalid_value")
 
 
 class BodyTooLarge(RequestError):
@@ -117,8 +123,7 @@ async def _on_any_error(request: Request, error: Exception) -> Response:
     headers = {}
     if not isinstance(error, FirstTokenError):
         headers = {"Connection": "close", "X-Request-Id": request.scope[REQUEST_ID].decode()}
-    message = "The server failed on this request; its log says why."
-    return error_response(500, message, code="internal_error", headers=headers)
+    return error_response(500, FAILED, code="internal_error", headers=headers)
 
 
 def install(app: FastAPI) -> None:

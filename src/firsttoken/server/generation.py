@@ -12,7 +12,7 @@ from starlette.types import Receive
 from firsttoken.errors import RequestError
 from firsttoken.server.backend import Backend
 from firsttoken.server.choice import Choice, TokenEntry
-from firsttoken.server.error_handlers import EngineFault
+from firsttoken.server.error_handlers import FAILED, EngineFault
 from firsttoken.types import GenerateRequest, SequenceOutput, TokenLogprob
 
 log = logging.getLogger("firsttoken.server")
@@ -55,7 +55,7 @@ class _RunSink:
                 self._backend.stop(run.request.request_id, output.index)
         except Exception:
             log.exception("a request's output could not be turned into text")
-            choice.error = EngineFault("The server failed on this request; its log says why.", code="internal_error")
+            choice.error = EngineFault(FAILED, code="internal_error")
         if self._owner.streams or choice.done:
             self._owner.changed.set()
 
@@ -108,10 +108,6 @@ class Generation:
             sum(run.cached_tokens for run in self.runs),
             sum(choice.reasoning_tokens for choice in self.choices),
         )
-
-    def read_usage(self) -> Usage:
-        """`usage`, for who asks again and again."""
-        return self.usage
 
     async def start(self) -> None:
         """Returns once the engine has accepted every prompt. Raises what the backend raises, with none left behind."""

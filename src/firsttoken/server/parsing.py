@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails, from_json
 from starlette.requests import Request
 
 from firsttoken.errors import InvalidRequest
+from firsttoken.server.error_handlers import wrong_value
 from firsttoken.server.limits import JSON_LIMITS, JsonLimits
 from firsttoken.server.schemas.sampling import WrongField
 from firsttoken.server.unsupported import Neutral, refuse_unsupported
@@ -163,7 +164,7 @@ def _as_invalid_request(error: ValidationError) -> InvalidRequest:
     first = error.errors(include_url=False)[0]
     cause = (first.get("ctx") or {}).get("error")
     param = _path((*first["loc"], cause.field) if isinstance(cause, WrongField) else first["loc"])
-    return InvalidRequest(f"Invalid '{param}': {_sentence(first)}.", param=param, code="invalid_value")
+    return wrong_value(param, _sentence(first))
 
 
 def _path(location: Iterable[int | str]) -> str:

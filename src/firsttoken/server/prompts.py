@@ -11,6 +11,7 @@ import msgspec
 
 from firsttoken.config import Truncation
 from firsttoken.errors import InvalidRequest
+from firsttoken.server.error_handlers import wrong_value
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.types import EngineInfo
 
@@ -90,7 +91,7 @@ class Prompts:
         if not ids and info.bos_token_id is not None:
             ids = [info.bos_token_id]
         if not ids:
-            raise InvalidRequest("Invalid 'prompt': it may not be empty.", param="prompt", code="invalid_value")
+            raise wrong_value("prompt", "it may not be empty")
         return self._fit(ids, room)
 
     def ids(self, prompt: list[int], room: Room, info: EngineInfo) -> Encoded:
@@ -174,10 +175,8 @@ def check_ids(ids: Sequence[int], info: EngineInfo, param: str) -> None:
     """Raises InvalidRequest naming the first id that the model does not have."""
     if ids and (min(ids) < 0 or max(ids) >= info.token_id_limit):
         bad = next(token_id for token_id in ids if not 0 <= token_id < info.token_id_limit)
-        raise InvalidRequest(
-            f"Invalid '{param}': token id {str(bad)[:20]} is not one of this model's (0 to {info.token_id_limit - 1}).",
-            param=param,
-            code="invalid_value",
+        raise wrong_value(
+            param, f"token id {str(bad)[:20]} is not one of this model's (0 to {info.token_id_limit - 1})"
         )
 
 
@@ -188,8 +187,8 @@ def ids_to_count(encode: Callable[[], list[int]], limit: int) -> list[int]:
     except InvalidRequest as error:
         if error.code != "context_length_exceeded":
             raise
-        message = f"Invalid '{error.param}': more than {limit} tokens are not counted at once; send them in parts."
-        raise InvalidRequest(message, param=error.param, code="invalid_value") from None
+        sentence = f"more than {limit} tokens are not counted at once; send them in parts"
+        raise wrong_value(error.param or "prompt", sentence) from None
 
 
 async def _off_loop(work: Callable[[], Result], chars: int) -> Result:

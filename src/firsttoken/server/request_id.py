@@ -8,8 +8,6 @@ import uuid
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _SANE = re.compile(rb"[!-~]{1,128}")
-
-
 REQUEST_ID = "firsttoken.request_id"  # key of the scope, for answers that are made outside of this
 
 
@@ -23,7 +21,6 @@ class RequestId:
             return
         sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         request_id = sent if _SANE.fullmatch(sent) else uuid.uuid4().hex.encode()
-
         scope[REQUEST_ID] = request_id
 
         async def send_with_id(message: Message) -> None:

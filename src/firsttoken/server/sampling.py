@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from firsttoken.config import ServerConfig
 from firsttoken.errors import InvalidRequest
 from firsttoken.server.choice import TextOptions
+from firsttoken.server.error_handlers import wrong_value
 from firsttoken.server.limits import MAX_PROMPT_SCORES
 from firsttoken.server.prompts import check_ids
 from firsttoken.server.schemas.sampling import CompletionFields, SamplingFields
@@ -51,11 +52,8 @@ def sampling_params(
     if body.allowed_token_ids:
         check_ids(body.allowed_token_ids, info, "allowed_token_ids")
     if max_tokens is not None and (body.min_tokens or 0) > max_tokens:
-        raise InvalidRequest(
-            f"Invalid 'min_tokens': expected at most the {max_tokens} tokens of the answer, but got {body.min_tokens}.",
-            param="min_tokens",
-            code="invalid_value",
-        )
+        sentence = f"expected at most the {max_tokens} tokens of the answer, but got {body.min_tokens}"
+        raise wrong_value("min_tokens", sentence)
 
     defaults = default_sampling_params(info)
 
@@ -107,11 +105,11 @@ def check_bounds(body: CompletionFields, config: ServerConfig, *, logprobs: int 
         ("prompt_logprobs", body.prompt_logprobs or 0, config.max_logprobs),
     ):
         if value > limit:
-            raise _invalid(name, f"expected a value <= {limit}, but got {str(value)[:20]}")
+            raise wrong_value(name, f"expected a value <= {limit}, but got {str(value)[:20]}")
     if len(stops) > config.max_stop:
-        raise _invalid("stop", f"expected at most {config.max_stop} strings, but got {len(stops)}")
+        raise wrong_value("stop", f"expected at most {config.max_stop} strings, but got {len(stops)}")
     if sum(map(len, stops)) > config.max_stop_length:
-        raise _invalid("stop", f"expected at most {config.max_stop_length} characters in all")
+        raise wrong_value("stop", f"expected at most {config.max_stop_length} characters in all")
     if body.priority and config.scheduling_policy == "fcfs":
         raise InvalidRequest(
             "'priority' is not supported by this server unless it is 0: requests run in the order of their arrival.",
@@ -125,7 +123,7 @@ def check_scores(prompt_tokens: int, each: int | None, field: str) -> None:
     """Raises InvalidRequest where a prompt's log-probabilities would fill the memory."""
     if each is not None and prompt_tokens * (each + 1) > MAX_PROMPT_SCORES:
         most = MAX_PROMPT_SCORES // prompt_tokens - 1
-        raise _invalid(field, f"with {prompt_tokens} tokens of prompt it may be at most {most}")
+        raise wrong_value(field, f"with {prompt_tokens} tokens of prompt it may be at most {most}")
 
 
 def _bad_words(words: Sequence[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
@@ -135,7 +133,3 @@ def _bad_words(words: Sequence[str], tokenizer: Tokenizer) -> tuple[tuple[int, .
     spellings = [spelling for word in words for spelling in (word, f" {word.lstrip()}")]
     encoded = tokenizer.encode_batch(spellings, add_special_tokens=False, parse_special=False)
     return tuple(dict.fromkeys(tuple(ids) for ids in encoded if ids))
-
-
-def _invalid(field: str, sentence: str) -> InvalidRequest:
-    return InvalidRequest(f"Invalid '{field}': {sentence}.", param=field, code="invalid_value")

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from firsttoken.errors import RequestError
 from firsttoken.server.answer_parts import Part, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from firsttoken.server.choice import Choice, Piece, TokenEntry
-from firsttoken.server.error_handlers import EngineFault, error_object, status_of
+from firsttoken.server.error_handlers import FAILED, EngineFault, error_object, status_of
 from firsttoken.server.generation import Generation, Usage, until_disconnect
 
 log = logging.getLogger("firsttoken.server")
@@ -283,7 +283,7 @@ class EventStream(Response):
                 body = self._drain(open_choices)
             except Exception:
                 log.exception("a stream's events could not be written")
-                failure = EngineFault("The server failed on this request; its log says why.", code="internal_error")
+                failure = EngineFault(FAILED, code="internal_error")
             if failure is not None:
                 body += self._chunks.failure(failure)
             elif not open_choices:

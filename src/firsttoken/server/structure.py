@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from firsttoken.config import ServerConfig
 from firsttoken.errors import InvalidRequest
+from firsttoken.server.error_handlers import wrong_value
 from firsttoken.server.schemas.structured import GrammarFields
 from firsttoken.types import Grammar
 
@@ -74,13 +75,13 @@ def schema_text(value: Any, field: str, config: ServerConfig) -> str:
         try:
             value = from_json(value, allow_inf_nan=False)
         except ValueError as error:
-            raise _invalid(field, f"it is not valid JSON: {error}") from None
+            raise wrong_value(field, f"it is not valid JSON: {error}") from None
     if not isinstance(value, dict | bool):
-        raise _invalid(field, "expected a JSON schema, which is an object")
+        raise wrong_value(field, "expected a JSON schema, which is an object")
     source = msgspec.json.encode(value).decode()
     check_size(source, field, config)
     if _depth(value) > config.max_grammar_depth:
-        raise _invalid(field, f"it is nested more than {config.max_grammar_depth} levels deep")
+        raise wrong_value(field, f"it is nested more than {config.max_grammar_depth} levels deep")
     return source
 
 
@@ -103,10 +104,10 @@ async def _lark(source: str, field: str) -> str:
         try:
             return any_to_lark(source)
         except RecursionError:
-            raise _invalid(field, "it is nested too deeply") from None
+            raise wrong_value(field, "it is nested too deeply") from None
         except Exception as error:  # the library raises bare Exception
             reason = " ".join(str(error).split())[:_LONGEST_REASON]
-            raise _invalid(field, f"it has no `start:` as Lark has, and is no GBNF: {reason}") from None
+            raise wrong_value(field, f"it has no `start:` as Lark has, and is no GBNF: {reason.rstrip('.')}") from None
 
     return convert() if len(source) <= _INLINE_CHARS else await asyncio.to_thread(convert)
 
@@ -114,8 +115,4 @@ async def _lark(source: str, field: str) -> str:
 def check_size(source: str, field: str, config: ServerConfig) -> None:
     """Raises InvalidRequest."""
     if len(source) > config.max_grammar_size:
-        raise _invalid(field, f"expected at most {config.max_grammar_size} characters, but got {len(source)}")
-
-
-def _invalid(field: str, sentence: str) -> InvalidRequest:
-    return InvalidRequest(f"Invalid '{field}': {sentence.rstrip('.')}.", param=field, code="invalid_value")
+        raise wrong_value(field, f"expected at most {config.max_grammar_size} characters, but got {len(source)}")

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from firsttoken.config import Truncation
-from firsttoken.errors import InvalidRequest
 from firsttoken.server.answer_grammar import Thoughts
 from firsttoken.server.answers import truncation_header
 from firsttoken.server.choice import Choice
+from firsttoken.server.error_handlers import wrong_value
 from firsttoken.server.generation import Generation, Run
 from firsttoken.server.limits import MAX_TOKENS_COUNTED
 from firsttoken.server.prompts import Encoded, Room, ids_to_count
@@ -161,7 +161,5 @@ def template_variables(given: dict[str, Any] | None, tokenizer: Tokenizer) -> di
             continue
         else:
             reason = f"this model's chat template reads no '{name[:_MAX_NAME]}'; leave it out"
-        raise InvalidRequest(
-            f"Invalid 'chat_template_kwargs': {reason}.", param="chat_template_kwargs", code="invalid_value"
-        )
+        raise wrong_value("chat_template_kwargs", reason)
     return variables

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from firsttoken.server.error_handlers import FAILED
+
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -81,7 +83,7 @@ class _Answer:
         """An error that nobody turned into an answer."""
         if not self._started:
             start = {"type": "http.response.start", "status": 500, "headers": []}
-            await self._send_error(start, "The server failed on this request; its log says why.")
+            await self._send_error(start, FAILED)
 
     async def _send_error(self, start: Message, message: str) -> None:
         body = msgspec.json.encode(error_object(start["status"], message, self._request_id))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from firsttoken.errors import InvalidRequest
+from firsttoken.server.error_handlers import wrong_value
 from firsttoken.server.schemas.messages import MessagesRequest, PromptFields, ToolChoice, TurnMessage
 from firsttoken.server.translation import Translation
 
@@ -34,8 +34,7 @@ def as_chat(body: PromptFields, given: Mapping[str, Any]) -> Translation:
     if made.messages[-1]["role"] == "assistant":
         if "tool_calls" in made.messages[-1]:
             where = f"messages[{len(body.messages) - 1}].content"
-            sentence = f"Invalid '{where}': a tool_use needs its tool_result in a message after it."
-            raise InvalidRequest(sentence, param=where, code="invalid_value")
+            raise wrong_value(where, "a tool_use needs its tool_result in a message after it")
         made.fields["continue_final_message"] = True
     for place, tool in enumerate(body.tools or ()):
         origin = f"tools[{place}]"
