@@ -59,10 +59,6 @@ class Channel:
         self._peers: set[Peer] = set()
         self._gone: list[Peer] = []
 
-    @property
-    def peers(self) -> frozenset[Peer]:
-        return frozenset(self._peers)
-
     def poll(self, timeout: float | None) -> Events:
         """Moves what can be moved. `timeout` in seconds: 0 returns at once, None waits for anything to happen."""
         events = Events()

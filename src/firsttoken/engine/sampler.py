@@ -77,6 +77,7 @@ class Sampler:
         self._bias: list[tuple[Ints, NDArray[np.float32]] | None] = [None] * max_num_seqs
         self._banned: list[Ints | None] = [None] * max_num_seqs  # until min_tokens are there
         self._bans = TokenBans(max_num_seqs, vocabulary, device)
+        self._guided = np.zeros(max_num_seqs, dtype=np.bool_)  # by a grammar
         self._counts = lazy_zeros((max_num_seqs, vocabulary), torch.int32, device)
         self._in_prompt = lazy_zeros((max_num_seqs, vocabulary), torch.bool, device)
         self._device = device
@@ -98,8 +99,8 @@ class Sampler:
             step.penalized = self._penalized[slots].nonzero()[0]
         step.edits = self._edits(sampling_rows)
         step.bans = self._bans.prepare(sampling_rows)
-        guided = [i for i, row in enumerate(sampling_rows) if row.seq.request.sampling.grammar is not None]
-        step.guided = np.array(guided, dtype=np.int64) if guided else None
+        if self._guided[slots].any():
+            step.guided = self._guided[slots].nonzero()[0]
         counts = self._logprobs[slots]
         if (counts != _NO_LOGPROBS).any():
             step.logprob_rows = (counts != _NO_LOGPROBS).nonzero()[0]
@@ -154,6 +155,7 @@ class Sampler:
         self._bias[slot] = _bias(params)
         self._banned[slot] = self._banned_ids(params)
         self._bans.admit(slot, params)
+        self._guided[slot] = params.grammar is not None
         penalized = (params.repetition_penalty, params.presence_penalty, params.frequency_penalty) != (1.0, 0.0, 0.0)
         self._penalized[slot] = penalized
         self._plain[slot] = (
