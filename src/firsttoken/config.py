@@ -35,6 +35,8 @@ class EngineConfig:
     generation_config: Literal["auto", "none"] = "auto"  # "none" ignores the model's sampling defaults
     cpu_threads: int | None = None
     seed: int = 0  # for dummy weights, and the stream that unseeded requests draw from
+    profile_steps: int | None = None  # that a recording holds; None: none can be asked for
+    profile_dir: str = "profiles"  # where recordings go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,4 +79,5 @@ class ServerConfig:
     engine_timeout: float | None = None  # seconds without a sign of the engine that count as a hang; None: by device
     drain_seconds: float = 30.0
     engine_dead: Literal["exit", "restart"] = "exit"
+    profile_steps: int | None = None  # as the engine's: whether there is /start_profile
     engine_socket: str = ""  # the engine's Unix socket; set by the supervisor

@@ -51,6 +51,10 @@ class Drain(msgspec.Struct, tag="drain"):
     """Accept no new requests from anyone; running ones go on."""
 
 
+class StartProfile(msgspec.Struct, tag="start_profile"):
+    """Record steps as the configuration says, once the engine is busy. No answer; ignored while one is under way."""
+
+
 # --- engine to worker ---
 
 
@@ -125,7 +129,7 @@ class Stats(msgspec.Struct, tag="stats"):
     stats: EngineStats
 
 
-ToEngine = Submit | Abort | Stop | GetStats | Drain
+ToEngine = Submit | Abort | Stop | GetStats | Drain | StartProfile
 ToWorker = Loading | Ready | Failed | Accepted | Rejected | Step | Stats
 
 _encoder = msgspec.msgpack.Encoder()

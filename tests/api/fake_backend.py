@@ -73,6 +73,7 @@ class FakeBackend:
         self.stopped: list[tuple[str, int]] = []
         self.aborted: list[str] = []
         self.steps = 0
+        self.profiles = 0
 
     @property
     def info(self) -> EngineInfo | None:
@@ -112,6 +113,11 @@ class FakeBackend:
             finished={"stop": 1},
             histograms={"time_to_first_token_seconds": histogram},
         )
+
+    def start_profile(self) -> None:
+        if self.state != "ready":
+            raise Unavailable("The model is still loading; send the request again soon.", retry_after=2.0)
+        self.profiles += 1
 
     def drain(self) -> None:
         self.state = "draining"

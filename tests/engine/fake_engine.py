@@ -74,6 +74,10 @@ class FakeEngine:
     def has_work(self) -> bool:
         return bool(self.sequences)
 
+    @property
+    def queued(self) -> None:
+        return None
+
     def prepare(self, request: GenerateRequest) -> Future[None] | None:
         prepared = self.preparing.get(request.request_id)
         return None if prepared is None or prepared.done() else prepared

@@ -205,6 +205,22 @@ _OPTIONS = [
     _option(_RUN, "--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs."),
     _option(_RUN, "--enforce-eager", is_flag=True, help="No CUDA graphs: slower, for debugging."),
     _option(_RUN, "--cpu-threads", type=_AT_LEAST_1, help="Threads for the model on a CPU.  [default: by machine]"),
+    _option(
+        _RUN,
+        "--profile-steps",
+        type=_AT_LEAST_1,
+        help="Adds POST /start_profile: records this many steps, after 25 others without a pause, and writes a trace "
+        "and a page that sums it up; answers may stall for a second or more.  "
+        "[default: off; 100 with --profile-dir]",
+    ),
+    _option(
+        _RUN,
+        "--profile-dir",
+        type=click.Path(file_okay=False, writable=True, resolve_path=True),
+        help="Where recordings go.  [default: profiles, here]",
+        default=None,
+        show_default=False,
+    ),
     _option(_RUN, "--seed", type=int, help="For requests without a seed, and for dummy weights."),
     _option(_HTTP, "--host", help="Address to listen on; 0.0.0.0 is every interface."),
     _option(_HTTP, "--port", type=click.IntRange(0, 65535), help="0 lets the system choose."),

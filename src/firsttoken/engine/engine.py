@@ -75,6 +75,11 @@ class Engine:
         """Whether `step` has something to do; collecting a queued step counts."""
         return bool(self._unfinished or self._in_flight)
 
+    @property
+    def queued(self) -> StepPlan | None:
+        """The plan that the last `step` queued, if it queued one."""
+        return self._in_flight[-1] if self._in_flight else None
+
     def prepare(self, request: GenerateRequest) -> Future[Compiled] | None:
         """What `add` would wait for: the request's grammar, unless it is known already.
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from firsttoken.child import Parent
 from firsttoken.config import EngineConfig
@@ -31,12 +31,17 @@ from firsttoken.wire import (
     Loading,
     Ready,
     Rejected,
+    StartProfile,
     Stats,
     Step,
     Stop,
     Submit,
     ToEngine,
 )
+
+if TYPE_CHECKING:
+    from firsttoken.engine.step_plan import StepPlan
+    from firsttoken.engine.step_profile.recording import StepRecording
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +58,10 @@ class StepEngine(Protocol):
     @property
     def has_work(self) -> bool:
         """Whether a step would do something, collecting one in flight included."""
+
+    @property
+    def queued(self) -> StepPlan | None:
+        """The plan that the last `step` queued, if it queued one."""
 
     def prepare(self, request: GenerateRequest) -> Future[Any] | None:
         """What `add` would wait for, if anything. Raises InvalidRequest or QueueFull."""
@@ -100,15 +109,26 @@ class EngineLoop:
     """Carries requests from workers into the engine and every step's tokens back, one message a worker a step."""
 
     def __init__(
-        self, engine: StepEngine, channel: Channel, info: EngineInfo, *, max_prepare_seconds: float = 5.0
+        self,
+        engine: StepEngine,
+        channel: Channel,
+        info: EngineInfo,
+        *,
+        max_prepare_seconds: float = 5.0,
+        new_recording: Callable[[], StepRecording] | None = None,
     ) -> None:
-        """`max_prepare_seconds`: how long a request may wait for its grammar before it is refused."""
+        """`max_prepare_seconds`: how long a request may wait for its grammar before it is refused.
+
+        `new_recording`: of steps, when a worker asks; None: nobody may.
+        """
         self._engine = engine
         self._max_prepare_seconds = max_prepare_seconds
         self._preparing: dict[str, _Preparing] = {}
         self._channel = channel
         self._info = info
         self._running: dict[str, _Running] = {}
+        self._new_recording = new_recording
+        self._recording: StepRecording | None = None  # under way
         self._draining = False
         self._improvable = True  # as far as the engine has said
         self._quiet_from = 0.0  # time.monotonic() from which on it may improve itself
@@ -128,10 +148,16 @@ class EngineLoop:
         if self._preparing:
             self._take_prepared()
         if self._engine.has_work:
-            self._deliver(self._engine.step())
+            self._deliver(self._engine.step() if self._recording is None else self._record(self._recording))
             self._quiet_from = time.monotonic() + _QUIET_SECONDS
         elif self._improvable and time.monotonic() >= self._quiet_from:
             self._improvable = self._engine.improve()
+
+    def _record(self, recording: StepRecording) -> list[SequenceOutput]:
+        outputs = recording.step(self._engine)
+        if recording.done:
+            self._recording = None
+        return outputs
 
     def _idle(self, idle: float | None) -> float | None:
         """How long nothing need be done, unless a message comes or a request becomes ready."""
@@ -180,6 +206,8 @@ class EngineLoop:
             case Drain():
                 self._draining = True
                 self._engine.drain()
+            case StartProfile() if self._new_recording is not None and self._recording is None:
+                self._recording = self._new_recording()
 
     def _submit(self, peer: Peer, request: GenerateRequest) -> None:
         try:
@@ -277,10 +305,24 @@ def serve(channel: Channel, config: Callable[[], EngineConfig], find_load: Calla
         log.exception("the engine could not start")
         return _fail(channel, f"The engine could not start: {_one_line(error)}")
     try:
-        EngineLoop(engine, channel, info, max_prepare_seconds=engine_config.max_grammar_seconds).run()
+        EngineLoop(
+            engine,
+            channel,
+            info,
+            max_prepare_seconds=engine_config.max_grammar_seconds,
+            new_recording=_recordings(engine_config, info),
+        ).run()
     except Exception as error:
         log.exception("the engine has failed")
         return _fail(channel, f"The engine has failed: {_one_line(error)}")
+
+
+def _recordings(config: EngineConfig, info: EngineInfo) -> Callable[[], StepRecording] | None:
+    if config.profile_steps is None:
+        return None
+    from firsttoken.engine.step_profile.keep import recordings
+
+    return recordings(config, info)
 
 
 def _turn_away(channel: Channel, latest: Loading) -> None:

@@ -97,6 +97,16 @@ def memory_ceiling(cache: Path | None = None, today: date | None = None) -> Memo
     return ceiling
 
 
+def known_memory_ceiling(cache: Path | None = None, today: date | None = None) -> MemoryCeiling | None:
+    """What `memory_ceiling` has remembered within a month; never measures."""
+    try:
+        known = _read(cache or default_cache())
+    except ConfigError:
+        return None
+    today = today or date.today()
+    return known if known is not None and today - date.fromisoformat(known.measured_on) < _BELIEVED_FOR else None
+
+
 def default_cache() -> Path:
     """Where the measurement is kept, one file a host: home folders are shared between machines. Raises ConfigError."""
     return cache_folder() / f"memory-ceiling-{os.uname().nodename}.json"

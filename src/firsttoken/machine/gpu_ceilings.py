@@ -86,16 +86,9 @@ def gpu_ceilings(
     """
     cache = cache or _cache_of(gpu)
     today = today or date.today()
-    known = _read(cache)
-    if (
-        known is not None
-        and (known.device, known.driver) == (gpu.name, gpu.driver)
-        and today - date.fromisoformat(known.measured_on) < _BELIEVED_FOR
-    ):
-        if not refresh:
-            return known
-    else:
-        known = None
+    known = known_ceilings(gpu, cache, today)
+    if known is not None and not refresh:
+        return known
     fresh = _measure(gpu, today, run or _run_probe)
     if known is not None:  # other work on the card can only lower a reading, so the higher one is nearer to the truth
         fresh = replace(
@@ -108,6 +101,15 @@ def gpu_ceilings(
         cache.parent.mkdir(parents=True, exist_ok=True)
         cache.write_text(json.dumps(asdict(fresh)) + "\n")
     return fresh
+
+
+def known_ceilings(gpu: Gpu, cache: Path | None = None, today: date | None = None) -> Ceilings | None:
+    """This month's measurement of `gpu` under its driver, if there is one; never measures. Raises ConfigError."""
+    known = _read(cache or _cache_of(gpu))
+    if known is None or (known.device, known.driver) != (gpu.name, gpu.driver):
+        return None
+    today = today or date.today()
+    return known if today - date.fromisoformat(known.measured_on) < _BELIEVED_FOR else None
 
 
 def _measure(gpu: Gpu, today: date, run: Runner) -> Ceilings:

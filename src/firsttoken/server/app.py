@@ -38,7 +38,8 @@ EXPOSED_HEADERS = (
 
 def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> FastAPI:
     """The whole API over an engine, wherever that runs. It needs no start-up of its own."""
-    app = make_routes(Service(config, backend, tokenizer))
+    service = Service(config, backend, tokenizer)
+    app = make_routes(service)
     error_handlers.install(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, config=config)
@@ -56,6 +57,12 @@ def create_app(config: ServerConfig, backend: Backend, tokenizer: Tokenizer) -> 
     app.add_middleware(HeaderLimit, config=config)
     app.add_middleware(RequestId)
     app.add_middleware(MessagesErrors)
+
+    if config.profile_steps is not None:
+
+        @app.post("/start_profile", include_in_schema=False)  # not of the API: whoever runs the server asks for it
+        async def start_profile() -> Response:
+            return system.start_profile(service)
 
     described = OpenApi(app)
 

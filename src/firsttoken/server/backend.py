@@ -53,5 +53,8 @@ class Backend(Protocol):
     async def stats(self) -> EngineStats:
         """The engine's gauges, counters and histograms. Raises Unavailable."""
 
+    def start_profile(self) -> None:
+        """Record steps, once the engine is busy; ignored while that is under way. Raises Unavailable."""
+
     def drain(self) -> None:
         """Accept no new requests; running ones go on."""

@@ -23,6 +23,7 @@ from firsttoken.wire import (
     Loading,
     Ready,
     Rejected,
+    StartProfile,
     Stats,
     Step,
     Stop,
@@ -159,6 +160,10 @@ class EngineClient(asyncio.Protocol):
             return await answer
         finally:
             self._stats.pop(token, None)
+
+    def start_profile(self) -> None:
+        self._check_ready()
+        self._send(StartProfile())
 
     def drain(self) -> None:
         if self._state in ("loading", "ready"):

@@ -37,6 +37,12 @@ def ready(service: Service) -> Response:
     return _json(200 if state == "ready" else 503, {"status": state})
 
 
+def start_profile(service: Service) -> Response:
+    """200 when the engine has been told; what it records goes to the server's folder and log. Raises Unavailable."""
+    service.backend.start_profile()
+    return _json(200, {"status": "started", "steps": service.config.profile_steps})
+
+
 def version() -> Response:
     return _json(200, {"version": __version__})
 
