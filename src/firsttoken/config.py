@@ -36,7 +36,7 @@ class EngineConfig:
     cpu_threads: int | None = None
     seed: int = 0  # for dummy weights, and the stream that unseeded requests draw from
     profile_steps: int | None = None  # that a recording holds; None: none can be asked for
-    profile_dir: str = "profiles"  # where recordings go
+    profile_dir: str | None = None  # where recordings go; there when profile_steps is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

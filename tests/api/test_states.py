@@ -214,3 +214,16 @@ def test_metrics_carry_vllms_names_under_a_prefix_of_ones_own(tokenizer: Tokeniz
     assert 'vllm:time_to_first_token_seconds_bucket{engine="0",le="0.1",model_name="tiny"} 1.0' in text
     assert 'vllm:time_to_first_token_seconds_sum{engine="0",model_name="tiny"} 0.05' in text
     assert 'vllm:cache_config_info{block_size="16",cache_dtype="float32",engine="0",num_gpu_blocks="64"} 1.0' in text
+
+
+def test_steps_are_recorded_only_where_the_server_was_started_for_it(server: LiveServer, tokenizer: Tokenizer) -> None:
+    assert server.post("/start_profile").status_code == 404
+    assert server.backend.profiles == 0
+    with live_server(tokenizer, profile_steps=30, api_keys=("secret",)) as profiled:
+        assert profiled.client.post("/start_profile").status_code == 401
+        key = {"Authorization": "Bearer secret"}
+        answer = profiled.client.post("/start_profile", headers=key)
+        assert (answer.status_code, answer.json()) == (200, {"status": "started", "steps": 30})
+        profiled.backend.state = "loading"
+        refused(profiled.client.post("/start_profile", headers=key), None, 503)
+        assert profiled.backend.profiles == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +18,25 @@ PROMPT = "The quick brown fox"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeServer]:
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("profiles")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, profiles: Path) -> Iterator[WholeServer]:
     folder = tiny_model_folder(tmp_path_factory.mktemp("model") / "tiny")
     flags = ("--dtype", "float32", "--max-model-len", str(CONTEXT), "--max-num-seqs", "8", "--kv-cache-memory", "8MiB")
-    with whole_server(folder, *flags) as running:
+    with whole_server(folder, *flags, "--profile-steps", "5", "--profile-dir", str(profiles)) as running:
         yield running
+
+
+def test_steps_can_be_recorded_while_the_server_goes_on(server: WholeServer, profiles: Path) -> None:
+    assert server.client.post("/start_profile").json() == {"status": "started", "steps": 5}
+    server.complete(PROMPT, max_tokens=100, ignore_eos=True)
+    server.next_is_right()
+    wait_until(lambda: any(page.read_text() for page in profiles.glob("*.md")), 30)
+    (page,) = profiles.glob("*.md")
+    assert page.read_text().startswith("# 5 steps of ")
 
 
 def ids_of(choice: dict[str, Any]) -> list[int]:

@@ -47,6 +47,16 @@ def test_every_flag_reaches_a_config_and_every_setting_has_a_flag() -> None:
     )
 
 
+def test_either_flag_of_a_recording_gives_both_their_values(tmp_path: Path) -> None:
+    for flags, steps, folder in (
+        (("--profile-steps", "7"), 7, Path.cwd() / "profiles"),
+        (("--profile-dir", str(tmp_path)), 100, tmp_path),
+    ):
+        engine = engine_config(parse(*flags))
+        assert (engine.profile_steps, engine.profile_dir) == (steps, str(folder))
+        assert server_config(parse(*flags)).profile_steps == steps
+
+
 def test_flags_become_values() -> None:
     values = parse(
         "some/model",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firsttoken.machine.ceilings import MemoryCeiling, measure_memory, memory_ceiling
+from firsttoken.machine.ceilings import MemoryCeiling, known_memory_ceiling, measure_memory, memory_ceiling
 
 MIB = 1024 * 1024
 
@@ -63,3 +63,11 @@ def test_a_reading_with_another_number_of_cores_is_not_believed(tmp_path: Path) 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert memory_ceiling(tmp_path / "file" / "ceiling.json").bytes_per_second > 0
+
+
+def test_what_is_remembered_can_be_read_without_measuring(tmp_path: Path) -> None:
+    cache = tmp_path / "ceiling.json"
+    assert known_memory_ceiling(cache) is None
+    remember(cache, 1e10, "2026-01-31", threads=2)
+    assert known_memory_ceiling(cache, date(2026, 2, 20)) == MemoryCeiling(1e10, 2, "2026-01-31")
+    assert known_memory_ceiling(cache, date(2026, 3, 20)) is None

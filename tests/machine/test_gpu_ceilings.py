@@ -14,7 +14,7 @@ import torch
 from firsttoken.errors import ConfigError
 from firsttoken.machine.ceilings import MemoryCeiling
 from firsttoken.machine.gpu import Gpu
-from firsttoken.machine.gpu_ceilings import Ceilings, gpu_ceilings, host_ceilings
+from firsttoken.machine.gpu_ceilings import Ceilings, gpu_ceilings, host_ceilings, known_ceilings
 from firsttoken.machine.gpu_probe import main, measure
 
 H200 = Gpu(0, "NVIDIA H200", 143771 << 20, 143000 << 20, "580.95.05")
@@ -135,3 +135,12 @@ def test_the_probe_measures_what_it_moves_and_multiplies() -> None:
 def test_the_probe_says_in_one_line_that_there_is_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(0) == 1
     assert capsys.readouterr().err == "torch finds no GPU that it can use\n"
+
+
+def test_what_is_remembered_can_be_read_without_measuring(tmp_path: Path) -> None:
+    cache = tmp_path / "card.json"
+    assert known_ceilings(H200, cache, TODAY) is None
+    measured = gpu_ceilings(H200, cache, TODAY, FakeProbe())
+    assert known_ceilings(H200, cache, date(2026, 12, 20)) == measured
+    assert known_ceilings(H200, cache, date(2027, 1, 20)) is None
+    assert known_ceilings(Gpu(0, H200.name, 1, 1, "590.1"), cache, TODAY) is None

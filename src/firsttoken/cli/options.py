@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -218,8 +219,6 @@ _OPTIONS = [
         "--profile-dir",
         type=click.Path(file_okay=False, writable=True, resolve_path=True),
         help="Where recordings go.  [default: profiles, here]",
-        default=None,
-        show_default=False,
     ),
     _option(_RUN, "--seed", type=int, help="For requests without a seed, and for dummy weights."),
     _option(_HTTP, "--host", help="Address to listen on; 0.0.0.0 is every interface."),
@@ -396,12 +395,20 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def engine_config(values: dict[str, Any]) -> EngineConfig:
     """The engine's part of the parsed flags; its model is not known yet."""
-    return EngineConfig(model="", path="", **_part(EngineConfig, values))
+    return EngineConfig(model="", path="", **_part(EngineConfig, _profiling(values)))
 
 
 def server_config(values: dict[str, Any]) -> ServerConfig:
     """The API workers' part of the parsed flags; the tokeniser's path is not known yet."""
-    return ServerConfig(tokenizer_path="", **_part(ServerConfig, values))
+    return ServerConfig(tokenizer_path="", **_part(ServerConfig, _profiling(values)))
+
+
+def _profiling(values: dict[str, Any]) -> dict[str, Any]:
+    """Either flag turns recordings on."""
+    steps, folder = values["profile_steps"], values["profile_dir"]
+    if steps is None and folder is None:
+        return values
+    return values | {"profile_steps": steps or 100, "profile_dir": folder or os.path.abspath("profiles")}
 
 
 def _part(kind: type[EngineConfig] | type[ServerConfig], values: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,6 @@ from firsttoken.config import EngineConfig, ServerConfig
 if TYPE_CHECKING:
     from firsttoken.cli.children import Commands
     from firsttoken.cli.page_process import Page
-
-_PROFILE_STEPS = 100
 
 Find = Callable[[Callable[[str], None]], tuple[str, str]]
 """Finds the model, telling what it must say: its name and its local path. It may take as long as a download."""
@@ -50,9 +47,6 @@ def serve(
         weights = values["load_format"] != "dummy"
         return name, str(resolve(name, hub=hub, revision=revision, cache_dir=download_dir, weights=weights))
 
-    if values["profile_dir"] and not values["profile_steps"]:
-        values["profile_steps"] = _PROFILE_STEPS
-    values["profile_dir"] = values["profile_dir"] or os.path.abspath("profiles")
     server = server_config(values)
     page = None
     if ui:

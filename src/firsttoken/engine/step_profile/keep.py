@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 def recordings(config: EngineConfig, info: EngineInfo) -> Callable[[], StepRecording]:
     """What starts a recording as the configuration says; its files are written while the steps go on."""
-    steps, on_gpu = config.profile_steps or 0, info.device != "cpu"
+    assert config.profile_steps is not None
+    steps, on_gpu = config.profile_steps, info.device != "cpu"
 
     def write(recorded: Recorded) -> None:
         try:
@@ -62,6 +63,7 @@ def keep(
 
     Raises OSError, or ValueError for a trace that shows no two steps.
     """
+    assert config.profile_dir is not None
     folder = Path(config.profile_dir)
     folder.mkdir(parents=True, exist_ok=True)
     stem = time.strftime("steps-%Y%m%d-%H%M%S")

@@ -47,23 +47,27 @@ class Page:
             ("wall, mean", _ms(wall / summary.steps), ""),
             ("wall, shortest and longest", f"{_ms(min(walls))}, {_ms(max(walls))}", ""),
             ("wall without recording, median of the steps before", _ms(self.plain_ms * 1e3), ""),
-            (f"{self._device} busy", *self._time_and_share(summary.busy)),
-            ("idle between steps", *self._time_and_share(summary.idle_between_steps)),
-            ("idle within steps", *self._time_and_share(summary.idle_within_steps)),
-            (
-                f"of these in gaps over {LONG_GAP:.0f} µs: {summary.long_gaps / summary.steps:.2f} a step",
-                *self._time_and_share(summary.long_gap_time),
-            ),
         ]
+        if not summary.on_gpu:
+            rows.append(("in torch's ops", *self._time_and_share(summary.busy)))
+            rows.append(("outside of them", *self._time_and_share(wall - summary.busy)))
+        else:
+            long_gaps = f"of both, in gaps over {LONG_GAP:.0f} µs ({summary.long_gaps / summary.steps:.2f} a step)"
+            rows += [
+                ("GPU busy", *self._time_and_share(summary.busy)),
+                ("idle between steps", *self._time_and_share(summary.idle_between_steps)),
+                ("idle within steps", *self._time_and_share(summary.idle_within_steps)),
+                (long_gaps, *self._time_and_share(summary.long_gap_time)),
+            ]
         return "## Time\n\n" + _table(("", "a step", "share of the wall"), rows)
 
     def _rates(self) -> str:
         steps, seconds = max(1, self.work.steps), self.summary.wall / self.summary.steps / 1e6
         num_bytes, flops = self.work.num_bytes / steps, self.work.flops / steps
-        read, product = (None, None) if self.ceilings is None else (self.ceilings.read, self.ceilings.product)
+        read = None if self.ceilings is None else self.ceilings.read
         rows = [
-            ("reads", f"{num_bytes / 1e9:.3f} GB", *_rate(num_bytes / seconds, read, "B/s")),
-            ("computes", f"{flops / 1e9:.1f} GFLOP", *_rate(flops / seconds, product, "FLOP/s")),
+            ("reads", _amount(num_bytes, "B"), *_rate(num_bytes / seconds, read, "B/s")),
+            ("computes", _amount(flops, "FLOP"), *self._products(flops / seconds)),
         ]
         said = (
             "The least that a step must read (weights once, each context's keys and values once) and compute, by the "
@@ -71,6 +75,11 @@ class Page:
         )
         table = _table(("", "a step", "achieved", "ceiling", "share"), rows)
         return f"## Beside the ceilings\n\n{said}\n\n{table}"
+
+    def _products(self, achieved: float) -> tuple[str, str, str]:
+        if self.info.device == "cpu":  # its forms of a product differ too much in width
+            return _amount(achieved, "FLOP/s"), "a CPU has no single one", ""
+        return _rate(achieved, None if self.ceilings is None else self.ceilings.product, "FLOP/s")
 
     def _ops(self) -> str:
         summary = self.summary
@@ -89,6 +98,8 @@ class Page:
 
     def _gaps(self) -> str:
         summary = self.summary
+        if not summary.on_gpu or not summary.gaps:
+            return ""
         rows = [
             (
                 f"{gap.after or 'the beginning'} → {gap.before}",
@@ -98,28 +109,25 @@ class Page:
             )
             for gap in summary.gaps[:_GAPS_SHOWN]
         ]
-        return "## Where nothing ran\n\n" + _table(("from → to", "", "times a step", "µs a step"), rows) if rows else ""
+        return "## Where nothing ran\n\n" + _table(("from → to", "", "times a step", "µs a step"), rows)
 
     def _notes(self) -> str:
-        notes = [
-            "Recording slows each kernel's launch a little: compare the two walls above.",
-            "Kernels overlap where the next one is launched early (it waits within, its first weights under way; such a "
-            "wait counts as busy), so the sum of `µs` can pass the wall. `own µs` counts each moment once, for the op "
-            "that began first; its sum is the busy time, the union of all intervals.",
-        ]
-        if not self.summary.on_gpu:
+        if self.summary.on_gpu:
+            notes = [
+                "Recording slows each kernel down a little: compare the two walls above.",
+                "Kernels overlap where the next one is launched early and waits within, its first weights under way: "
+                "such a wait counts as busy, and the sum of `µs` can pass the wall. `own µs` counts each moment once, "
+                "for the op that began first; its sum is the busy time, the union of all intervals.",
+            ]
+        else:
             notes = [
                 "These are torch's outermost ops on the host. firsttoken's compiled CPU kernels are called past torch: "
-                "their time, like Python's, shows as idle here.",
+                "their time is outside of them, like that of Python and of waiting.",
                 "Ops of two threads can overlap: `own µs` counts each moment once, for the op that began first.",
             ]
-            if self.info.device != "cpu":
-                notes.insert(0, "**No kernel was recorded**: the driver or the container does not let CUPTI trace.")
+        if not self.summary.on_gpu and self.info.device != "cpu":
+            notes.insert(0, "**No kernel was recorded**: the driver or the container does not let CUPTI trace.")
         return "## How to read this\n\n" + "\n".join(f"- {note}" for note in notes) + "\n"
-
-    @property
-    def _device(self) -> str:
-        return "device" if self.summary.on_gpu else "torch's ops"
 
     def _time_and_share(self, time: float) -> tuple[str, str]:
         return f"{time / self.summary.steps:.1f} µs", f"{time / self.summary.wall:.2%}"
@@ -130,10 +138,14 @@ def _ms(microseconds: float) -> str:
 
 
 def _rate(achieved: float, ceiling: float | None, unit: str) -> tuple[str, str, str]:
-    shown = f"{achieved / 1e12:.3g} T{unit}"
     if ceiling is None:
-        return shown, "not measured here; `firsttoken bench run` does", ""
-    return shown, f"{ceiling / 1e12:.3g} T{unit}", f"{achieved / ceiling:.1%}"
+        return _amount(achieved, unit), "not measured here; `firsttoken bench run` does", ""
+    return _amount(achieved, unit), _amount(ceiling, unit), f"{achieved / ceiling:.1%}"
+
+
+def _amount(value: float, unit: str) -> str:
+    scale, prefix = (1e12, "T") if value >= 1e11 else (1e9, "G")
+    return f"{value / scale:.3g} {prefix}{unit}"
 
 
 def _table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
