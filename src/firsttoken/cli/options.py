@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import re
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from firsttoken.cli.config_file import load_defaults
+from firsttoken.cli.option_checks import api_keys, key_file, metric_prefix, origins
 from firsttoken.cli.option_types import ByteSize, JsonObject, TokenCount
 from firsttoken.config import EngineConfig, ServerConfig
 
@@ -60,41 +59,6 @@ def _option(group: str, *names: str, help: str, **kwargs: Any) -> Callable[[Any]
         kwargs.setdefault("default", default)
         kwargs.setdefault("show_default", True)
     return click.option(*flags, parameter, cls=GroupedOption, group=group, help=help, **kwargs)
-
-
-def _metric_prefix(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", value):
-        raise click.BadParameter("a metric's prefix has letters, digits and underscores only.")
-    return value
-
-
-def _api_keys(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """An empty key, as of a shell variable that is not set, would let everybody in who sends none."""
-    if not all(re.fullmatch(r"[!-~]+", value) for value in values):
-        raise click.BadParameter("a key has at least one character, and only ASCII ones without spaces.")
-    return values
-
-
-def _key_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A file that is no use is told before anything starts."""
-    if value is not None:
-        from firsttoken.server.api_keys import read_keys
-
-        read_keys(value)
-    return value
-
-
-def _origins(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Also vLLM's form, one JSON list."""
-    if len(values) == 1 and values[0].startswith("["):
-        try:
-            values = tuple(json.loads(values[0]))
-        except ValueError:
-            raise click.BadParameter(f"{values[0]!r} is not a JSON list.") from None
-    for value in values:
-        if not re.fullmatch(r"\*|[a-z][a-z0-9+.-]*://[^/\s]+", str(value)):
-            raise click.BadParameter(f"{value!r} is no origin; write scheme://host or scheme://host:port, or *.")
-    return values
 
 
 _MODEL, _MEMORY, _RUN = "Model", "Memory and batching", "How it runs"
@@ -238,14 +202,14 @@ _OPTIONS = [
         multiple=True,
         envvar="FIRSTTOKEN_API_KEY",
         show_envvar=True,
-        callback=_api_keys,
+        callback=api_keys,
         help="Clients must send one of these keys.",
     ),
     _option(
         _HTTP,
         "--api-key-file",
         type=click.Path(exists=True, dir_okay=False, readable=True, resolve_path=True),
-        callback=_key_file,
+        callback=key_file,
         help="A file with one such key a line, read again when it changes.",
     ),
     _option(
@@ -259,11 +223,11 @@ _OPTIONS = [
         _HTTP,
         "--allowed-origins",
         multiple=True,
-        callback=_origins,
+        callback=origins,
         help="An origin whose web pages may use the API (CORS), such as https://chat.example; * for all.  "
         "[default: none]",
     ),
-    _option(_HTTP, "--metrics-prefix", callback=_metric_prefix, help="vllm suits existing dashboards."),
+    _option(_HTTP, "--metrics-prefix", callback=metric_prefix, help="vllm suits existing dashboards."),
     _option(
         _HTTP, "--strict-fields", is_flag=True, help="Refuse unknown request fields instead of naming them in a header."
     ),
