@@ -20,7 +20,8 @@ if INTERPRETED:
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu import attend, ops  # noqa: E402
-from firsttoken.kernels.gpu.launch import Op, Product, row_tile, table_for  # noqa: E402
+from firsttoken.kernels.gpu.launch import Op, Product, row_tile  # noqa: E402
+from firsttoken.kernels.gpu.launch_table import table_for  # noqa: E402
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel  # noqa: E402
 
 DEVICE = "cpu" if INTERPRETED else "cuda"

@@ -20,6 +20,7 @@ COMMANDS = {
     "ui": ("firsttoken.cli.ui", "ui", "Open a chat page for your browser."),
     "pull": ("firsttoken.cli.pull", "pull", "Download a model, or finish a download that was cut."),
     "bench": ("firsttoken.cli.bench", "bench", "Measure any OpenAI-compatible server, and compare runs."),
+    "kernels": ("firsttoken.cli.kernels", "kernels", "Measure how the GPU kernels are best launched on this card."),
     "version": ("firsttoken.cli.version", "version", "Print the versions of firsttoken, Python and torch."),
     "demo": ("firsttoken.cli.demo", "demo", "Ask the small demo model a first question (what `make demo` runs)."),
 }

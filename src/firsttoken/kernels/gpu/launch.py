@@ -1,13 +1,11 @@
-"""Launch shapes: measured ones from a file a card, sane defaults elsewhere."""
+"""Launch shapes: what a measured one says, sane defaults elsewhere. `launch_table` reads the files."""
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from importlib import resources
 from typing import Literal
 
-import msgspec
 import torch
 
 Op = Literal["norm_linear", "norm_linear_swiglu", "linear_add"]
@@ -64,25 +62,8 @@ def default_product(op: Op, n: int, k: int, rows: int) -> Product:
 
 
 @functools.cache
-def table_for(card: str) -> Table:
-    """The table whose card is `card` (as the driver names it), else an empty one."""
-    for file in resources.files("firsttoken.kernels.gpu").joinpath("tables").iterdir():
-        if file.name.endswith(".json"):
-            table = msgspec.json.decode(file.read_bytes(), type=Table)
-            if table.card == card:
-                return table
-    return Table(card=card, measured="", products=())
-
-
-@functools.cache
 def card_name(index: int) -> str:
     return torch.cuda.get_device_name(index)
-
-
-@functools.cache
-def pick(card: str, op: Op, n: int, k: int, rows: int) -> Product:
-    """`Table.pick`, remembered."""
-    return table_for(card).pick(op, n, k, rows)
 
 
 @functools.cache

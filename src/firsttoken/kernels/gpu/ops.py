@@ -6,6 +6,7 @@ Every product takes a `launch` that overrides the choice, for tests and for meas
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,12 +14,31 @@ import triton
 from torch import Tensor
 
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
-from firsttoken.kernels.gpu.launch import Op, Product, card_name, has_dependent_launch, pick
+from firsttoken.kernels.gpu.launch import Op, Product, card_name, has_dependent_launch
+from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
 from firsttoken.kernels.linear import DenseLinear, Norm
 
 _SWIGLU_TILE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One launch of a kernel with all that it is given; it is compiled for the types of these alone."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+
+    def run(self) -> None:
+        self.kernel[self.grid](*self.arguments, **self.options)
+
+    def compile(self) -> None:
+        """Compiles it into Triton's cache; touches no tensor, so they may be on the meta device."""
+        types = [each.dtype if isinstance(each, Tensor) else each for each in self.arguments]
+        self.kernel.warmup(*types, grid=self.grid, **self.options)
 
 
 def dependent(x: Tensor) -> bool:
@@ -52,7 +72,7 @@ def norm_linear(
     if launch.form == "library":
         return _product(rms_norm(x, norm), weight, out_dtype)
     out = x.new_empty(len(x), weight.out_features, dtype=out_dtype)
-    _launch(launch, x, weight, out, norm=norm)
+    arrange(launch, x, weight, out, norm=norm, pdl=dependent(x)).run()
     return out
 
 
@@ -65,7 +85,7 @@ def norm_linear_swiglu(x: Tensor, norm: Norm, weight: DenseLinear, *, launch: Pr
         gate_up = _product(rms_norm(x, norm), weight)
         swiglu_kernel[(len(x), triton.cdiv(inter, _SWIGLU_TILE))](gate_up, out, N=inter, BN=_SWIGLU_TILE)
         return out
-    _launch(launch, x, weight, out, norm=norm, swiglu=True)
+    arrange(launch, x, weight, out, norm=norm, swiglu=True, pdl=dependent(x)).run()
     return out
 
 
@@ -76,7 +96,7 @@ def linear_add(x: Tensor, weight: DenseLinear, residual: Tensor, *, launch: Prod
         out = torch.addmm(residual, x, weight.weight.t(), out=residual)  # elsewhere it would be copied there first
         return out if weight.bias is None else out.add_(weight.bias)
     out = torch.empty_like(residual)
-    _launch(launch, x, weight, out, residual=residual)
+    arrange(launch, x, weight, out, residual=residual, pdl=dependent(x)).run()
     return out
 
 
@@ -103,7 +123,7 @@ def _pick(x: Tensor, op: Op, n: int, k: int) -> Product:
     return pick(card_name(x.device.index) if x.is_cuda else "", op, n, k, len(x))
 
 
-def _launch(
+def arrange(
     launch: Product,
     x: Tensor,
     weight: DenseLinear,
@@ -112,8 +132,9 @@ def _launch(
     norm: Norm | None = None,
     residual: Tensor | None = None,
     swiglu: bool = False,
-) -> None:
-    pdl = dependent(x)
+    pdl: bool,
+) -> Call:
+    """The call that `launch`, of a kernel of ours, stands for: of the op that the operands make it."""
     arguments = (
         x,
         weight.weight,
@@ -139,26 +160,20 @@ def _launch(
     }
     tiles = triton.cdiv(launch.n, launch.bn)
     if launch.form == "matvec":
-        matvec_kernel[(tiles,)](*arguments, M=len(x), AHEAD=launch.ahead, **options)
-        return
+        return Call(matvec_kernel, (tiles,), arguments, options | {"M": len(x), "AHEAD": launch.ahead})
     padded = max(16, triton.next_power_of_2(len(x)))
     partial, arrivals = out, out  # not read
     if launch.splits > 1:
         partial = torch.empty(tiles, launch.splits, launch.bn, padded, dtype=torch.float32, device=x.device)
         arrivals = _arrivals(x.device, tiles)
     *inputs, eps = arguments
-    rows_dot_kernel[(tiles, launch.splits)](
-        *inputs,
-        partial,
-        arrivals,
-        eps,
-        len(x),
-        BM=padded,
-        STAGES=launch.stages,
-        SPLITS=launch.splits,
-        PREFETCH=launch.prefetch if pdl else 0,
-        **options,
-    )
+    options |= {
+        "BM": padded,
+        "STAGES": launch.stages,
+        "SPLITS": launch.splits,
+        "PREFETCH": launch.prefetch if pdl else 0,
+    }
+    return Call(rows_dot_kernel, (tiles, launch.splits), (*inputs, partial, arrivals, eps, len(x)), options)
 
 
 @functools.cache

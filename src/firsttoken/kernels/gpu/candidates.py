@@ -1,0 +1,138 @@
+"""Which launches of a product are worth measuring, and in which order. Arithmetic alone: no card is asked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from firsttoken.kernels.gpu.launch import Op, Product
+
+MATVEC_ROWS = 4  # the most rows that `matvec` is written for
+DOT_ROWS = range(2, 65)  # rows that `rows_dot` is tried for
+_MATVEC_REGISTERS = 192  # a thread's, of 255: tiles beyond spill
+_DOT_REGISTERS = 128
+_SEEDS = {  # where the search begins in a form that has no launch yet
+    "matvec": {"bn": 2, "bk": 512, "warps": 2, "ahead": 2},
+    "dot": {"bn": 64, "bk": 128, "warps": 4, "stages": 4, "prefetch": 256, "splits": 4},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One product of a model at a number of rows. n and k are the output's and the input's features."""
+
+    name: str  # "qkv"
+    op: Op
+    n: int
+    k: int
+    rows: int
+    bias: bool = False
+    float_out: bool = False  # the head's logits are float32
+
+    @property
+    def weight_rows(self) -> int:
+        return 2 * self.n if self.op == "norm_linear_swiglu" else self.n
+
+    @property
+    def weight_bytes(self) -> int:
+        """What it must read at least: its weight, of two bytes a value."""
+        return 2 * self.weight_rows * self.k
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What of a card bounds the launches."""
+
+    shared_bytes: int  # that a program may have
+    dependent_launch: bool  # without it there is nothing to prefetch before
+
+
+def candidates(job: Job, limits: Limits) -> list[Product]:
+    """Every launch worth a measurement: of the right form, dividing the shape, within registers and shared memory."""
+    return [product for product in _all(job, limits) if why_impossible(product) is None]
+
+
+def library(job: Job) -> Product:
+    """The library's product, which always runs."""
+    return Product(op=job.op, n=job.n, k=job.k, rows=job.rows, form="library")
+
+
+def why_impossible(product: Product) -> str | None:
+    """Why the kernels cannot run this launch on any card; None where they can."""
+    p = product
+    if min(p.n, p.k, p.rows) < 1:
+        return "n, k and rows are at least 1"
+    if p.form == "library":
+        return None
+    if not all(_power_of_two(value) for value in (p.bn, p.bk, p.warps)) or p.warps > 32:
+        return "bn, bk and warps are powers of two, and warps at most 32"
+    if p.form == "matvec":
+        if p.rows > MATVEC_ROWS or not 1 <= p.ahead <= 3:
+            return f"matvec has at most {MATVEC_ROWS} rows, and is 1 to 3 tiles ahead"
+        return None
+    if p.rows not in range(1, DOT_ROWS.stop) or min(p.bn, p.bk) < 16 or not 1 <= p.stages <= 8:
+        return f"dot has at most {DOT_ROWS.stop - 1} rows, tiles of 16 and more, and 1 to 8 stages"
+    if p.splits < 1 or (p.splits > 1 and p.op != "linear_add") or p.k % (p.splits * p.bk):
+        return "dot splits linear_add alone, and k is a multiple of splits * bk"
+    if p.prefetch and (p.prefetch < 64 or not _power_of_two(p.prefetch) or p.prefetch > p.k // p.splits):
+        return "prefetch is 0, or a power of two from 64 up that a part of k holds"
+    return None
+
+
+def nearest(untried: Iterable[Product], best: Mapping[str, Product], count: int) -> list[Product]:
+    """The `count` launches that differ least from the best so far of their form, or from where a form's search begins.
+
+    Good launches lie close together, so that a search that is cut off has seen the likely ones.
+    """
+    return sorted(untried, key=lambda product: (_distance(product, best), _key(product)))[:count]
+
+
+def _all(job: Job, limits: Limits) -> Iterator[Product]:
+    pairs = 2 if job.op == "norm_linear_swiglu" else 1
+    if job.rows <= MATVEC_ROWS:
+        for bn, bk, warps, ahead in itertools.product((1, 2, 4, 8), (256, 512, 1024), (1, 2, 4), (1, 2, 3)):
+            values = bn * bk / (32 * warps)  # of a tile, a thread
+            if bk <= job.k and values >= 4 and values * pairs * (job.rows + ahead / 2) <= _MATVEC_REGISTERS:
+                yield _of(job, "matvec", bn=bn, bk=bk, warps=warps, ahead=ahead)
+    if job.rows not in DOT_ROWS:
+        return
+    padded = max(16, 1 << (job.rows - 1).bit_length())
+    norm = job.op != "linear_add"
+    splits_of = (1,) if norm else (1, 2, 4, 8)
+    prefetches = (0, 256) if limits.dependent_launch else (0,)
+    for bn, bk, warps, stages in itertools.product((16, 32, 64), (64, 128, 256), (2, 4), (3, 4, 5)):
+        stage = 2 * bk * (bn * pairs + padded * (2 if norm else 1))  # bytes; the last stage may stay in registers
+        registers = (bn * padded * pairs + (padded * bk if norm else 0)) / (32 * warps)
+        if job.n % bn or (stages - 1) * stage > limits.shared_bytes or registers > _DOT_REGISTERS:
+            continue
+        for splits, prefetch in itertools.product(splits_of, prefetches):
+            yield _of(job, "dot", bn=bn, bk=bk, warps=warps, stages=stages, splits=splits, prefetch=prefetch)
+
+
+def _of(job: Job, form: str, **shape: int) -> Product:
+    return Product(op=job.op, n=job.n, k=job.k, rows=job.rows, form=form, **shape)  # type: ignore[arg-type]
+
+
+def _distance(product: Product, best: Mapping[str, Product]) -> float:
+    """Doublings of tiles, warps and splits, and steps of the rest, between a launch and where its form stands."""
+    start = best.get(product.form) or replace(product, **_SEEDS[product.form])  # type: ignore[arg-type]  # the fields that are numbers
+    doublings = [
+        (product.bn, start.bn),
+        (product.bk, start.bk),
+        (product.warps, start.warps),
+        (product.splits, start.splits if product.op == "linear_add" else 1),
+    ]
+    steps = abs(product.ahead - start.ahead) + abs(product.stages - start.stages)
+    return sum(abs(math.log2(a / b)) for a, b in doublings) + steps + (product.prefetch != start.prefetch)
+
+
+def _key(product: Product) -> tuple[int, ...]:
+    """An order among equals that does not change from run to run."""
+    p = product
+    return p.bn, p.bk, p.warps, p.splits, p.ahead, p.stages, p.prefetch
+
+
+def _power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0

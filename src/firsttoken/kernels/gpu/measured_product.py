@@ -1,0 +1,109 @@
+"""One product with made-up operands: its calls, its result, and how far that is from the reference in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from firsttoken.kernels import reference
+from firsttoken.kernels.gpu import ops
+from firsttoken.kernels.gpu.candidates import Job
+from firsttoken.kernels.gpu.launch import Product
+from firsttoken.kernels.linear import DenseLinear, Norm
+
+_EPS = 1e-6
+_SLICE = 8192  # output features that the reference multiplies at once: a head in float64 would take gigabytes
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """What a product is given; `weights` are several alike, so that none is in the cache when its turn comes."""
+
+    job: Job
+    x: Tensor  # [rows, k]
+    norm: Norm
+    weights: Sequence[DenseLinear]  # each [n, k], or [2 n, k]: gate rows, then up rows
+    residual: Tensor  # [rows, n]
+
+    def run(self, launch: Product, index: int = 0) -> Tensor:
+        """The product with one of the weights: [rows, n]. A library's linear_add writes into the residual."""
+        job, weight = self.job, self.weights[index % len(self.weights)]
+        if job.op == "linear_add":
+            return ops.linear_add(self.x, weight, self.residual, launch=launch)
+        if job.op == "norm_linear_swiglu":
+            return ops.norm_linear_swiglu(self.x, self.norm, weight, launch=launch)
+        return ops.norm_linear(self.x, self.norm, weight, self._out_dtype, launch=launch)
+
+    def call(self, launch: Product, *, pdl: bool) -> ops.Call:
+        """What `run` would launch, for kernels of ours."""
+        out = self.x.new_empty(self.job.rows, self.job.n, dtype=self._out_dtype)
+        added = self.job.op == "linear_add"
+        return ops.arrange(
+            launch,
+            self.x,
+            self.weights[0],
+            out,
+            norm=None if added else self.norm,
+            residual=self.residual if added else None,
+            swiglu=self.job.op == "norm_linear_swiglu",
+            pdl=pdl,
+        )
+
+    def error(self, launch: Product) -> float:
+        """Relative error of the first weight's product; infinite where a value is no number."""
+        kept = self.residual.clone()
+        actual = self.run(launch).double()
+        self.residual.copy_(kept)
+        expected = self._expected()
+        error = float((actual - expected).norm() / expected.norm())
+        return error if error == error else float("inf")
+
+    def with_weights(self, weights: Sequence[DenseLinear]) -> Operands:
+        """The same with others of the same shape."""
+        return replace(self, weights=weights)
+
+    @property
+    def _out_dtype(self) -> torch.dtype:
+        return torch.float32 if self.job.float_out else self.x.dtype
+
+    def _expected(self) -> Tensor:
+        """The reference in float64, a slice of the output features at a time: [rows, n]."""
+        x, norm = self.x.double(), Norm(self.norm.weight.double(), self.norm.eps, self.norm.folded)
+        parts = []
+        for start in range(0, self.job.n, _SLICE):
+            end = min(start + _SLICE, self.job.n)
+            if self.job.op == "norm_linear_swiglu":
+                parts.append(reference.norm_linear_swiglu(x, norm, self._slice(start, end, pairs=True)))
+            elif self.job.op == "norm_linear":
+                parts.append(reference.norm_linear(x, norm, self._slice(start, end)))
+            else:
+                parts.append(reference.linear_add(x, self._slice(start, end), self.residual[:, start:end].double()))
+        return torch.cat(parts, dim=1)
+
+    def _slice(self, start: int, end: int, *, pairs: bool = False) -> DenseLinear:
+        n, (weight, bias) = self.job.n, (self.weights[0].weight, self.weights[0].bias)
+
+        def cut(whole: Tensor) -> Tensor:
+            part = whole[start:end]
+            return torch.cat([part, whole[n + start : n + end]]).double() if pairs else part.double()
+
+        return DenseLinear(cut(weight), None if bias is None else cut(bias))
+
+
+def operands(job: Job, device: torch.device, dtype: torch.dtype, copies: int = 1) -> Operands:
+    """Random operands; zeros would cost the card less power, and so flatter it. The norm is folded, as on a GPU."""
+    return Operands(
+        job,
+        x=torch.randn(job.rows, job.k, dtype=dtype, device=device),
+        norm=Norm(torch.ones(job.k, dtype=dtype, device=device), _EPS, folded=True),
+        weights=[_weight(job, device, dtype) for _ in range(copies)],
+        residual=torch.randn(job.rows, job.n, dtype=dtype, device=device),
+    )
+
+
+def _weight(job: Job, device: torch.device, dtype: torch.dtype) -> DenseLinear:
+    weight = torch.randn(job.weight_rows, job.k, dtype=dtype, device=device).mul_(job.k**-0.5)
+    return DenseLinear(weight, torch.randn(job.weight_rows, dtype=dtype, device=device) if job.bias else None)

@@ -1,0 +1,114 @@
+"""Which launches are tried, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from firsttoken.kernels.gpu.candidates import Job, Limits, candidates, library, nearest, why_impossible
+from firsttoken.kernels.gpu.launch import Product
+from firsttoken.kernels.gpu.launch_table import table_for
+
+H200 = Limits(shared_bytes=227 * 1024, dependent_launch=True)
+RTX3090 = Limits(shared_bytes=99 * 1024, dependent_launch=False)
+QKV = Job(name="qkv", op="norm_linear", n=6144, k=2560, rows=1)
+DOWN = Job(name="down", op="linear_add", n=2560, k=9728, rows=16)
+GATE_UP = Job(name="gate and up", op="norm_linear_swiglu", n=9728, k=2560, rows=16)
+DOT = Product(op="linear_add", n=2560, k=9728, rows=16, form="dot", bn=64, bk=128, stages=3, prefetch=256, splits=4)
+
+
+def forms(job: Job) -> set[str]:
+    return {product.form for product in candidates(job, H200)}
+
+
+def test_rows_decide_which_forms_are_tried() -> None:
+    assert [forms(replace(QKV, rows=rows)) for rows in (1, 2, 4, 5, 64, 65)] == [
+        {"matvec"},
+        {"matvec", "dot"},
+        {"matvec", "dot"},
+        {"dot"},
+        {"dot"},
+        set(),
+    ]
+
+
+@pytest.mark.parametrize("limits", [H200, RTX3090])
+@pytest.mark.parametrize("job", [QKV, DOWN, GATE_UP, replace(QKV, rows=2), replace(DOWN, n=1000, k=1001)])
+def test_every_candidate_can_run_and_is_named_once(job: Job, limits: Limits) -> None:
+    found = candidates(job, limits)
+    assert not [product for product in found if why_impossible(product)]
+    assert len(set(found)) == len(found)
+
+
+def test_a_shape_that_no_tile_divides_is_left_to_the_library() -> None:
+    assert candidates(replace(DOWN, n=1000, k=1001), H200) == []
+
+
+def test_a_card_with_less_shared_memory_is_offered_smaller_tiles_and_no_early_reads() -> None:
+    here, there = candidates(GATE_UP, H200), candidates(GATE_UP, RTX3090)
+    assert max(product.bn * product.bk * product.stages for product in there) < max(
+        product.bn * product.bk * product.stages for product in here
+    )
+    assert {product.prefetch for product in here} == {0, 256}
+    assert {product.prefetch for product in there} == {0}
+
+
+def test_only_sums_into_the_residual_are_split() -> None:
+    found = candidates(DOWN, H200)
+    assert {product.splits for product in found} == {1, 2, 4, 8}
+    assert {product.bk for product in found if product.splits == 8} == {64}, "an eighth of 9728 is 19 tiles of 64"
+    assert {product.splits for product in candidates(GATE_UP, H200)} == {1}
+
+
+def test_every_launch_measured_by_hand_on_an_h200_is_among_those_tried() -> None:
+    for product in table_for("NVIDIA H200").products:
+        rows = min(product.rows, 16)
+        job = Job(name="", op=product.op, n=product.n, k=product.k, rows=rows)
+        wanted = replace(product, rows=rows)
+        assert wanted in [*candidates(job, H200), library(job)]
+
+
+def test_the_search_begins_where_the_form_stands() -> None:
+    found = nearest(candidates(DOWN, H200), {"dot": DOT}, 5)
+    assert found[0] == DOT
+    for product in found[1:]:
+        changed = [
+            name
+            for name in ("bn", "bk", "warps", "stages", "prefetch", "splits")
+            if getattr(product, name) != getattr(DOT, name)
+        ]
+        assert len(changed) == 1
+
+
+def test_a_form_that_has_not_run_yet_is_not_left_for_last() -> None:
+    job = replace(QKV, rows=2)
+    best = {"matvec": Product(op="norm_linear", n=6144, k=2560, rows=2, form="matvec", bn=8, bk=256, warps=4)}
+    assert {product.form for product in nearest(candidates(job, H200), best, 4)} == {"matvec", "dot"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bn": 3},
+        {"bk": 0},
+        {"warps": 64},
+        {"rows": 65},
+        {"rows": 0},
+        {"stages": 0},
+        {"bn": 8},
+        {"splits": 3},
+        {"splits": 0},
+        {"op": "norm_linear"},
+        {"prefetch": 32},
+        {"prefetch": 100},
+        {"prefetch": 4096},
+        {"form": "matvec", "rows": 5},
+        {"form": "matvec", "rows": 1, "ahead": 4},
+    ],
+    ids=str,
+)
+def test_what_no_kernel_could_run_is_told_apart(wrong: dict[str, Any]) -> None:
+    assert why_impossible(DOT) is None
+    assert why_impossible(replace(DOT, **wrong)) is not None

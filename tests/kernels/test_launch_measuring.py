@@ -1,0 +1,89 @@
+"""Compiling processes, and the whole search over real kernels: interpreted on a CPU, compiled where there is a GPU."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from tests.kernels.stub_build import DEADLY, REFUSED, build
+
+from firsttoken.errors import FirstTokenError
+from firsttoken.kernels.gpu.candidates import Job, Limits, library
+from firsttoken.kernels.gpu.launch import Product
+from firsttoken.kernels.gpu.search import ERROR_BOUND, search
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before the modules below are imported
+pytest.importorskip("triton")
+
+from firsttoken.kernels.gpu.card import GpuCard
+from firsttoken.kernels.gpu.compile_pool import CompilePool
+from firsttoken.kernels.gpu.measured_product import operands
+
+DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+DTYPE = torch.bfloat16 if torch.cuda.is_available() else torch.float32
+JOB = Job(name="o", op="linear_add", n=16, k=256, rows=2, bias=True)
+
+
+def _launch(bn: int) -> tuple[Job, Product]:
+    return JOB, Product(op="linear_add", n=16, k=256, rows=2, form="matvec", bn=bn, bk=256, ahead=1)
+
+
+def test_processes_compile_until_the_time_is_over_and_a_killed_one_is_told() -> None:
+    told: list[str] = []
+    times = itertools.chain([0.0, 0.0, 0.0], itertools.repeat(9.0))
+    with CompilePool(build, 1, clock=lambda: next(times)) as pool:
+        good = pool.compile([_launch(bn) for bn in (1, REFUSED, 2, 4)], until=5.0, tell=told.append)
+        assert [product.bn for _, product in good] == [1, 2]
+        assert told[-1] == "compiling, 3 of 4"
+        with pytest.raises(FirstTokenError, match="--processes"):
+            pool.compile([_launch(DEADLY)], until=float("inf"), tell=told.append)
+
+
+class _NoPool:
+    """Kernels are compiled at their first call."""
+
+    def compile(
+        self, launches: Sequence[tuple[Job, Product]], until: float, tell: Callable[[str], None]
+    ) -> list[tuple[Job, Product]]:
+        return list(launches)
+
+
+def _timer(run: Callable[[int], object], calls: int) -> Callable[[], float]:
+    """Runs once, and lets each launch look a little faster than the one before."""
+    out = run(calls)
+    assert isinstance(out, torch.Tensor)
+    assert out.isfinite().all()
+    return lambda: 100.0 - next(_ticks)
+
+
+_ticks = itertools.count()
+
+
+def test_a_search_over_real_kernels_ends_with_right_numbers() -> None:
+    card = GpuCard(DEVICE, DTYPE, _NoPool(), Limits(99 * 1024, DEVICE.type == "cuda"), 0, _timer)
+    clock = itertools.chain([0.0, 0.0], itertools.repeat(9.0))  # one round after the first
+    [found] = search(
+        [JOB], lambda job: library(job), card, 5.0, width=1, tell=lambda text: None, clock=lambda: next(clock)
+    )
+    assert found.tried == 4
+    assert card.error(JOB, found.best) < ERROR_BOUND
+
+
+@pytest.mark.parametrize("op", ["norm_linear", "norm_linear_swiglu", "linear_add"])
+@pytest.mark.parametrize("form", ["matvec", "library"])
+def test_a_products_error_is_that_of_its_own_op(op: str, form: str) -> None:
+    job = Job(name=op, op=op, n=24, k=256, rows=1, bias=op != "linear_add")  # type: ignore[arg-type]
+    made = operands(job, DEVICE, DTYPE, 2)
+    launch = Product(op=job.op, n=24, k=256, rows=1, form=form, bn=8, bk=256, ahead=1)  # type: ignore[arg-type]
+    residual = made.residual.clone()
+    assert made.error(launch) < (1e-5 if torch.float32 == DTYPE else ERROR_BOUND)
+    assert torch.equal(made.residual, residual), "what is measured next finds the same"
+    other = made.with_weights(made.weights[1:])
+    assert float((other.run(launch, 0) - made.run(launch, 1)).abs().max()) < 1e-2, "calls go through the weights"
+    broken = made.with_weights([type(w)(w.weight.clone(), w.bias) for w in made.weights])
+    broken.weights[0].weight[3] = float("nan")
+    assert broken.error(launch) == float("inf")

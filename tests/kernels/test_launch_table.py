@@ -1,0 +1,94 @@
+"""Tables of launches: written, read back, laid over those that come with firsttoken, and refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from firsttoken.errors import ConfigError
+from firsttoken.kernels.gpu.launch import Product, Table
+from firsttoken.kernels.gpu.launch_table import merged, own_table_file, read_table, table_for, write_table
+
+CARD = "NVIDIA H200"
+LAUNCH = Product(op="norm_linear", n=6144, k=2560, rows=1, form="matvec", bn=8, bk=256, warps=4, ahead=1)
+SPLIT = Product(op="linear_add", n=2560, k=9728, rows=8, form="dot", bn=16, bk=64, warps=2, stages=5, splits=2)
+PLAIN = Product(op="norm_linear", n=100, k=7, rows=64, form="library")
+TABLE = Table(card=CARD, measured="today", products=(LAUNCH, SPLIT, PLAIN))
+
+
+def test_a_table_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "table.json"
+    write_table(TABLE, file)
+    assert read_table(file, CARD) == TABLE
+    assert [path.name for path in file.parent.iterdir()] == ["table.json"], "no half of it stays behind"
+
+
+def test_a_launch_is_written_with_what_its_form_reads(tmp_path: Path) -> None:
+    write_table(TABLE, tmp_path / "table.json")
+    written = json.loads((tmp_path / "table.json").read_text())["products"]
+    assert set(written[0]) - set(written[2]) == {"bn", "bk", "warps", "ahead"}
+    assert set(written[1]) - set(written[2]) == {"bn", "bk", "warps", "stages", "prefetch", "splits"}
+
+
+def test_what_was_measured_here_stands_over_what_comes_with_firsttoken(tmp_path: Path) -> None:
+    shipped = table_for(CARD, tmp_path)
+    assert shipped.pick("norm_linear", 6144, 2560, 1) != LAUNCH
+    own = tmp_path / "own"
+    write_table(TABLE, own_table_file(CARD, own))
+    table = table_for(CARD, own)
+    assert table.pick("norm_linear", 6144, 2560, 1) == LAUNCH
+    assert table.pick("norm_linear", 6144, 2560, 2) == shipped.pick("norm_linear", 6144, 2560, 2)
+    assert table.pick("linear_add", 2560, 9728, 5) == SPLIT
+
+
+def test_a_card_that_only_this_machine_measured_has_a_table(tmp_path: Path) -> None:
+    card = "NVIDIA GeForce RTX 9999 (lab/2)"
+    file = own_table_file(card, tmp_path)
+    assert file.name == "nvidia_geforce_rtx_9999_lab_2.json"
+    write_table(Table(card=card, measured="", products=(LAUNCH,)), file)
+    assert table_for(card, tmp_path).products == (LAUNCH,)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is not a table"),
+        ("{", "is not a table"),
+        ("[]", "is not a table"),
+        ("\udcff", "is not a table"),
+        ('{"card": "NVIDIA H200", "measured": ""}', "is not a table"),
+        ('{"card": "NVIDIA H100", "measured": "", "products": []}', "is for the card 'NVIDIA H100'"),
+        (
+            '{"card": "NVIDIA H200", "measured": "", "products": '
+            '[{"op": "linear_add", "n": 64, "k": 64, "rows": 1, "form": "matvec", "bn": 3, "bk": 64}]}',
+            "has a launch that cannot run",
+        ),
+    ],
+)
+def test_a_file_that_is_no_use_is_one_warning(
+    text: str, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = own_table_file(CARD, tmp_path)
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ConfigError, match=why):
+        read_table(file, CARD)
+    with caplog.at_level(logging.WARNING):
+        table = table_for(CARD, tmp_path)
+    assert table.products, "what comes with firsttoken"
+    [record] = caplog.records
+    assert why in record.getMessage()
+    assert "delete it or measure again" in record.getMessage()
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="name another file with --out"):
+        write_table(TABLE, tmp_path / "file" / "table.json")
+
+
+def test_a_second_measurement_keeps_the_rows_that_it_did_not_measure() -> None:
+    again = Product(op="norm_linear", n=6144, k=2560, rows=1, form="library")
+    assert set(merged(TABLE.products, [again])) == {again, SPLIT, PLAIN}
