@@ -10,7 +10,7 @@ import pytest
 
 from firsttoken.errors import ConfigError
 from firsttoken.kernels.gpu.launch import Product, Table
-from firsttoken.kernels.gpu.launch_table import merged, own_table_file, read_table, table_for, write_table
+from firsttoken.kernels.gpu.launch_table import find_table, merged, own_table_file, read_table, write_table
 
 CARD = "NVIDIA H200"
 LAUNCH = Product(op="norm_linear", n=6144, k=2560, rows=1, form="matvec", bn=8, bk=256, warps=4, ahead=1)
@@ -34,11 +34,11 @@ def test_a_launch_is_written_with_what_its_form_reads(tmp_path: Path) -> None:
 
 
 def test_what_was_measured_here_stands_over_what_comes_with_firsttoken(tmp_path: Path) -> None:
-    shipped = table_for(CARD, tmp_path)
+    shipped = find_table(CARD, tmp_path)
     assert shipped.pick("norm_linear", 6144, 2560, 1) != LAUNCH
     own = tmp_path / "own"
     write_table(TABLE, own_table_file(CARD, own))
-    table = table_for(CARD, own)
+    table = find_table(CARD, own)
     assert table.pick("norm_linear", 6144, 2560, 1) == LAUNCH
     assert table.pick("norm_linear", 6144, 2560, 2) == shipped.pick("norm_linear", 6144, 2560, 2)
     assert table.pick("linear_add", 2560, 9728, 5) == SPLIT
@@ -49,7 +49,7 @@ def test_a_card_that_only_this_machine_measured_has_a_table(tmp_path: Path) -> N
     file = own_table_file(card, tmp_path)
     assert file.name == "nvidia_geforce_rtx_9999_lab_2.json"
     write_table(Table(card=card, measured="", products=(LAUNCH,)), file)
-    assert table_for(card, tmp_path).products == (LAUNCH,)
+    assert find_table(card, tmp_path).products == (LAUNCH,)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_file_that_is_no_use_is_one_warning(
     with pytest.raises(ConfigError, match=why):
         read_table(file, CARD)
     with caplog.at_level(logging.WARNING):
-        table = table_for(CARD, tmp_path)
+        table = find_table(CARD, tmp_path)
     assert table.products, "what comes with firsttoken"
     [record] = caplog.records
     assert why in record.getMessage()

@@ -46,7 +46,7 @@ def kernels() -> None:
     """Measure how the GPU kernels are best launched on this card."""
 
 
-@kernels.command()
+@kernels.command(short_help="Find the fastest launches on this card.")
 @click.argument("model", default="Qwen/Qwen3-4B-Instruct-2507")
 @click.option(
     "--rows",

@@ -18,7 +18,7 @@ from firsttoken.engine.gpu_needs import why_no_launchers
 from firsttoken.errors import FirstTokenError
 from firsttoken.kernels.gpu import has_triton
 from firsttoken.kernels.gpu.launch import Product, Table
-from firsttoken.kernels.gpu.launch_table import merged, own_table, own_table_file, table_for, write_table
+from firsttoken.kernels.gpu.launch_table import find_table, merged, own_table, own_table_file, write_table
 from firsttoken.kernels.gpu.search import Card, Found, search
 from firsttoken.machine.gpu_probe import measure as probe
 from firsttoken.machine.host import read_host
@@ -89,7 +89,7 @@ def measure_launches(
     """
     jobs = products_of(config, rows)
     file = out or own_table_file(opened.name, folder)  # a user without a home learns it before the work
-    in_use = table_for(opened.name, folder)
+    in_use = find_table(opened.name, folder)
     console.print(
         f"Measuring {len(jobs)} products on {opened.name} for about {budget:.0f} s; {opened.processes} processes "
         "compile.",

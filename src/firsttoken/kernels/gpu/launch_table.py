@@ -32,7 +32,12 @@ def pick(card: str, op: Op, n: int, k: int, rows: int) -> Product:
 
 
 @functools.cache
-def table_for(card: str, folder: Path | None = None) -> Table:
+def table_for(card: str) -> Table:
+    """`find_table`, remembered: files are read, and complained of, once."""
+    return find_table(card)
+
+
+def find_table(card: str, folder: Path | None = None) -> Table:
     """The launches for `card` (as the driver names it), empty where nobody measured it.
 
     `folder` is where this machine's own are kept, by default in the cache folder.

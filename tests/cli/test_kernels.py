@@ -1,0 +1,118 @@
+"""`firsttoken kernels`: what it prints and writes, over a card whose times are known; and what it says without one."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from rich.console import Console
+from tests.kernels.fake_card import FakeCard
+from tests.qwen3_4b import CONFIG
+
+from firsttoken.cli.kernels import RowCounts, Seconds
+from firsttoken.cli.measured_launches import OpenCard, measure_launches
+from firsttoken.kernels.gpu.launch import Product
+from firsttoken.kernels.gpu.launch_table import find_table, own_table_file, read_table
+from firsttoken.model.config import parse_config
+
+NAME = "NVIDIA GeForce RTX 9999"
+
+
+def us(product: Product) -> float:
+    """Some 50 at best, 51 for the default of one row; the head alone is as fast with the default."""
+    if product.form == "library":
+        return 90.0
+    return 51.0 if product.n == 151936 else 50.0 + abs(product.ahead - 3)
+
+
+def measured(folder: Path, rows: tuple[int, ...] = (1,), out: Path | None = None) -> str:
+    screen = io.StringIO()
+    opened = OpenCard(FakeCard(us), NAME, read=4e12, processes=200, versions="torch 1, Triton 2")
+    config = parse_config(CONFIG)
+    measure_launches(Console(file=screen, width=160), config, rows, opened, budget=60, out=out, folder=folder)
+    return screen.getvalue()
+
+
+def row(screen: str, name: str) -> list[str]:
+    [line] = [line for line in screen.splitlines() if line.strip("│ ").startswith(name)]
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_each_product_is_shown_with_its_rate_and_its_share_of_the_cards(tmp_path: Path) -> None:
+    screen = measured(tmp_path)
+    assert row(screen, "qkv") == [
+        "qkv",
+        "1",
+        "matvec 2x512, 2 warps, 3 ahead",
+        "50.0",
+        "0.63",  # 2 * 6144 * 2560 bytes in 50 µs
+        "16%",
+        "51.0",
+        "97 of 97",
+    ]
+    assert row(screen, "head")[3:7] == ["51.0", "15.25", "381%", "the same"]
+    assert row(screen, "all of a step, 36 layers")[3] == "7,251", "36 layers of four products, and the head"
+    assert "4.00 TB/s" in screen
+
+
+def test_what_was_found_is_what_serve_takes_next(tmp_path: Path) -> None:
+    screen = measured(tmp_path, rows=(1, 16))
+    file = own_table_file(NAME, tmp_path)
+    assert f"Written: {file} (" in screen
+    assert "pull request" in screen
+    table = find_table(NAME, tmp_path)
+    assert {(p.n, p.k, p.rows) for p in table.products} == {
+        (n, k, rows)
+        for n, k in ((6144, 2560), (2560, 4096), (9728, 2560), (2560, 9728), (151936, 2560))
+        for rows in (1, 16)
+    }
+    assert table.measured.endswith("torch 1, Triton 2, each product alone in a CUDA graph over cold weights")
+
+
+def test_a_second_measurement_of_other_rows_keeps_the_first(tmp_path: Path) -> None:
+    measured(tmp_path, rows=(1,))
+    measured(tmp_path, rows=(4,))
+    assert {p.rows for p in read_table(own_table_file(NAME, tmp_path), NAME).products} == {1, 4}
+
+
+def test_another_file_is_written_where_the_user_says_and_serve_does_not_look(tmp_path: Path) -> None:
+    screen = measured(tmp_path / "own", out=tmp_path / "mine.json")
+    assert "does not look there" in screen
+    assert read_table(tmp_path / "mine.json", NAME).products
+    assert not (tmp_path / "own").exists()
+
+
+def test_without_a_gpu_one_sentence_says_so() -> None:
+    command = [sys.executable, "-m", "firsttoken", "kernels", "measure", "no-such-folder/"]
+    environ = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: There is no GPU here that torch can use")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("45s", 45), ("2m", 120), ("1.5 min", 90)])
+def test_a_budget_is_seconds_or_minutes(text: str, seconds: float) -> None:
+    assert Seconds().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-3", "2h", "soon"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write 90, 90s or 2m"):
+        Seconds().convert(text, None, None)
+
+
+def test_rows_come_in_order_and_once() -> None:
+    assert RowCounts().convert("16, 1,2,1", None, None) == (1, 2, 16)
+
+
+@pytest.mark.parametrize("text", ["", "0", "65", "1,,2", "a", "²"])
+def test_what_are_no_row_counts_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="from 1 to 64"):
+        RowCounts().convert(text, None, None)
