@@ -16,7 +16,7 @@ from prompt_toolkit.output import DummyOutput
 
 from firsttoken.chat.line import CommandCompleter, TerminalLine, history_file
 
-ENTER, ALT_ENTER, UP, CTRL_C, CTRL_D, CTRL_J, TAB = "\r", "\x1b\r", "\x1b[A", "\x03", "\x04", "\x0a", "\t"
+ENTER, ALT_ENTER, UP, CTRL_C, CTRL_D, CTRL_J = "\r", "\x1b\r", "\x1b[A", "\x03", "\x04", "\x0a"
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from firsttoken.detokenizer import Detokenizer
@@ -46,7 +46,7 @@ class Piece:
     text: str  # of a choice without a parser
     entries: list[TokenEntry]  # empty unless logprobs were asked for
     parts: Sequence[Part] = ()  # of a choice with a parser
-    token_ids: list[int] = field(default_factory=list)  # all so far and not yet taken, where asked for
+    token_ids: Sequence[int] = ()  # all so far and not yet taken, where asked for
 
 
 class Entries:
@@ -183,7 +183,8 @@ class Choice:
         self._texts = []
         if self._parts:
             piece.parts, self._parts = merged(self._parts), []
-        piece.token_ids, self._ids = self._ids, []
+        if self._ids:
+            piece.token_ids, self._ids = self._ids, []
         if self._entries is not None:
             piece.entries, self._entries.ready = self._entries.ready, []
         return piece

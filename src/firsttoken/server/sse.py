@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -103,7 +103,7 @@ class _Frame:
     def opens(self, index: int) -> bytes:
         return self._head + b'{"index":%d,' % index
 
-    def closes(self, token_ids: list[int] | None = None, more: bytes = b"") -> bytes:
+    def closes(self, token_ids: Sequence[int] | None = None, more: bytes = b"") -> bytes:
         """The end of a choice, and of its chunk; `more` are fields of the chunk."""
         end = b"}]" if token_ids is None else b',"token_ids":' + _encode(token_ids) + b"}]"
         if self._running is None:
