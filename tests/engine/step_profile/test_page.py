@@ -9,10 +9,13 @@ from tests.qwen3_4b import CONFIG
 
 from firsttoken.engine.sequence import Sequence
 from firsttoken.engine.step_plan import PlanRow, StepPlan
+from firsttoken.engine.step_profile.keep import remembered_ceilings
 from firsttoken.engine.step_profile.page import Page
 from firsttoken.engine.step_profile.summary import summarise
 from firsttoken.engine.step_profile.trace import Event, Trace
 from firsttoken.engine.step_profile.work import Work, work_of
+from firsttoken.errors import ConfigError
+from firsttoken.machine.gpu import Gpu
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.model.config import parse_config
 from firsttoken.model.cost import attention_flops, decode_flops, layer_flops
@@ -58,6 +61,18 @@ def test_a_ceiling_that_nobody_measured_is_no_figure() -> None:
 
 def test_a_gpu_without_recorded_kernels_is_said_to_be_one() -> None:
     assert "No kernel was recorded" in page(H200, on_gpu=False)
+
+
+def test_ceilings_are_those_remembered_of_the_engines_card() -> None:
+    cards = [Gpu(0, "NVIDIA A10", 1, 1, "580"), Gpu(1, "NVIDIA H200", 1, 1, "580")]
+    engine = info(device="cuda:0", device_name="NVIDIA H200")
+    assert remembered_ceilings(engine, lambda: cards, {cards[1]: H200}.get) is H200
+    assert remembered_ceilings(engine, lambda: cards[:1], {cards[0]: H200}.get) is None
+
+    def no_home(gpu: Gpu) -> Ceilings | None:
+        raise ConfigError("There is no home folder.")
+
+    assert remembered_ceilings(engine, lambda: cards, no_home) is None
 
 
 def sequence(known: int) -> Sequence:

@@ -16,8 +16,9 @@ from firsttoken.engine.step_profile.recording import Recorded, StepRecording
 from firsttoken.engine.step_profile.summary import summarise
 from firsttoken.engine.step_profile.trace import read_trace
 from firsttoken.engine.step_profile.work import work_of
+from firsttoken.errors import ConfigError
 from firsttoken.machine.ceilings import known_memory_ceiling
-from firsttoken.machine.gpu import read_gpus
+from firsttoken.machine.gpu import Gpu, read_gpus
 from firsttoken.machine.gpu_ceilings import Ceilings, host_ceilings, known_ceilings
 from firsttoken.model.config import load_config
 from firsttoken.types import EngineInfo
@@ -45,12 +46,19 @@ def recordings(config: EngineConfig, info: EngineInfo) -> Callable[[], StepRecor
     return lambda: StepRecording(steps, lambda: TorchRecorder(on_gpu=on_gpu), write_in_thread)
 
 
-def remembered_ceilings(info: EngineInfo) -> Ceilings | None:
+def remembered_ceilings(
+    info: EngineInfo,
+    list_gpus: Callable[[], list[Gpu]] = read_gpus,
+    known: Callable[[Gpu], Ceilings | None] = known_ceilings,
+) -> Ceilings | None:
     """What an earlier benchmark has found out about the engine's device. Nothing is measured beside running steps."""
     if info.device == "cpu":
         memory = known_memory_ceiling()
         return None if memory is None else host_ceilings(memory)
-    return next((known_ceilings(gpu) for gpu in read_gpus() if gpu.name == info.device_name), None)
+    try:
+        return next((known(gpu) for gpu in list_gpus() if gpu.name == info.device_name), None)
+    except ConfigError:  # no home: nothing is remembered
+        return None
 
 
 def keep(
