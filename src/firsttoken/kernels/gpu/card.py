@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from triton.errors import TritonError
@@ -79,10 +80,9 @@ def limits_of(device: torch.device) -> Limits:
 
 def graph_timer() -> Timer:
     """Times calls as one CUDA graph, as a decode step runs them: each begins while the one before ends."""
-    stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+    stream = torch.cuda.Stream()
 
-    def prepare(run: Callable[[int], object], calls: int) -> Callable[[], float]:
-        run(0)  # loads the kernel; makes what it keeps between calls
+    def capture(run: Callable[[int], object], calls: int, pool: Any) -> torch.cuda.CUDAGraph:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(stream):
@@ -92,6 +92,14 @@ def graph_timer() -> Timer:
                     run(index)
             finally:
                 graph.capture_end()
+        return graph
+
+    # Graphs come and go. Their memory is that of this one, which stays: torch refuses a pool that no graph holds.
+    anchor = capture(lambda index: torch.zeros(1, device="cuda"), 1, torch.cuda.graph_pool_handle())
+
+    def prepare(run: Callable[[int], object], calls: int) -> Callable[[], float]:
+        run(0)  # loads the kernel; makes what it keeps between calls
+        graph = capture(run, calls, anchor.pool())
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
         def read() -> float:
