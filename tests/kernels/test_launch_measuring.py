@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from tests.kernels.stub_build import DEADLY, REFUSED, build
+from tests.kernels.stub_build import DEADLY, REFUSED
+from tests.kernels.stub_build import build as stub_build
 
 from firsttoken.errors import FirstTokenError
-from firsttoken.kernels.gpu.candidates import Job, Limits, library
+from firsttoken.kernels.gpu.candidates import Job, Limits, candidates, library
 from firsttoken.kernels.gpu.launch import Product
 from firsttoken.kernels.gpu.search import ERROR_BOUND, search
 
@@ -20,7 +21,7 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu.card import GpuCard
-from firsttoken.kernels.gpu.compile_pool import CompilePool
+from firsttoken.kernels.gpu.compile_pool import Build, CompilePool
 from firsttoken.kernels.gpu.measured_product import operands
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
@@ -35,12 +36,22 @@ def _launch(bn: int) -> tuple[Job, Product]:
 def test_processes_compile_until_the_time_is_over_and_a_killed_one_is_told() -> None:
     told: list[str] = []
     times = itertools.chain([0.0, 0.0, 0.0], itertools.repeat(9.0))
-    with CompilePool(build, 1, clock=lambda: next(times)) as pool:
+    with CompilePool(stub_build, 1, clock=lambda: next(times)) as pool:
         good = pool.compile([_launch(bn) for bn in (1, REFUSED, 2, 4)], until=5.0, tell=told.append)
         assert [product.bn for _, product in good] == [1, 2]
         assert told[-1] == "compiling, 3 of 4"
         with pytest.raises(FirstTokenError, match="--processes"):
             pool.compile([_launch(DEADLY)], until=float("inf"), tell=told.append)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="would compile hundreds of kernels; interpreted, it makes calls")
+@pytest.mark.parametrize("op", ["norm_linear", "norm_linear_swiglu", "linear_add"])
+def test_every_candidate_has_a_call_to_compile_without_a_tensor_on_the_card(op: str) -> None:
+    job = Job(name=op, op=op, n=192, k=2048, rows=4, bias=True)  # type: ignore[arg-type]
+    launches = [*candidates(job, Limits(227 * 1024, True)), library(job)]
+    assert {product.form for product in launches} == {"matvec", "dot", "library"}
+    build = Build(torch.bfloat16, dependent_launch=True)
+    assert all(build((job, product)) for product in launches)
 
 
 class _NoPool:
