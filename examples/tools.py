@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any
 
-from openai import OpenAI
+from openai import BadRequestError, OpenAI
 
 TEMPERATURES = {"Paris": 21, "Berlin": 17, "北京": 25}
 TOOLS: Any = [
@@ -64,4 +64,7 @@ def main(base_url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/v1")
+    try:
+        main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/v1")
+    except BadRequestError as error:  # say, a model whose template knows no tools; the server says what to do
+        sys.exit(f"Error: {error.body['message'] if isinstance(error.body, dict) else error}")

@@ -159,7 +159,8 @@ def test_models_go_by_the_names_that_they_were_given(tokenizer: Tokenizer) -> No
         assert server.chat(model="org/other").json()["model"] == "org/other"
         assert server.chat().json()["model"] == "small"
         error = refused(server.chat(model="tiny"), "model", 404)
-        assert (error["code"], error["message"]) == ("model_not_found", "The model `tiny` does not exist here.")
+        said = "The model `tiny` does not exist here; this server has `small`, `org/other`."
+        assert (error["code"], error["message"]) == ("model_not_found", said)
         refused(server.client.get("/v1/models/tiny"), "model", 404)
         server.next_is_right()
 

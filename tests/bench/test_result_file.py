@@ -68,8 +68,9 @@ def test_a_broken_line_in_the_middle_is_told(tmp_path: Path) -> None:
 def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=words) as error:
         load_result(path)
+    assert str(path) in str(error.value)
 
 
 def test_a_missing_file_is_told_with_the_command_that_makes_it(tmp_path: Path) -> None:

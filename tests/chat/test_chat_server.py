@@ -219,7 +219,8 @@ async def test_other_refusals_are_the_servers_own_sentence_and_not_repeated() ->
 
 
 async def test_a_refused_key_tells_how_to_give_one() -> None:
-    assert "OPENAI_API_KEY" in str(await failure(Refusal(401, "Wrong key."), KeyRefused))
+    said = str(await failure(Refusal(401, "Wrong key."), KeyRefused))
+    assert "got no API key that it accepts; set OPENAI_API_KEY" in said
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,27 @@ def test_a_reader_that_is_gone_is_no_error() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("OSError(28, 'No space left on device')", "The disk is full; make room and run it again."),
+        ("OSError(28, 'No space left', '/data/run.json')", "The disk is full at /data/run.json; make room"),
+        ("PermissionError(13, 'Permission denied', '/data/run.json')", "/data/run.json cannot be opened"),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_told_in_one_sentence(error: str, words: str) -> None:
+    result = raising(f"raise {error}")
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"Error: {words}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_error_of_the_system_that_no_user_can_mend_keeps_its_traceback() -> None:
+    result = raising("raise OSError(5, 'Input/output error')")
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
+
+
 def test_our_own_bug_keeps_its_traceback() -> None:
     result = raising("assert False, 'a bug'")
     assert result.returncode == 1

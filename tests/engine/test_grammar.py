@@ -115,6 +115,10 @@ def test_the_least_recently_used_grammars_are_forgotten(compiler: GrammarCompile
         (regex("("), "unclosed group"),
         (regex("z"), "no text satisfies it"),
         (Grammar(kind="json_schema", source='{"type": "integer", "minimum": 3, "maximum": 1}'), "Unsatisfiable schema"),
+        (
+            Grammar(kind="json_schema", source='{"type": "string", "pattern": "([a"}'),
+            "invalid regex: unclosed character",
+        ),
         (Grammar(kind="json_schema", source="{"), "property name"),
         (Grammar(kind="json_schema", source="false"), "Unsatisfiable schema"),
         (Grammar(kind="lark", source='start: "a" b'), "line 1, column 8"),

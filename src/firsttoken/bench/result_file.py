@@ -40,6 +40,8 @@ def load_result(path: Path) -> RunResult:
         raise ConfigError(
             f"there is no result file {path}: write one with `firsttoken bench run --out {path}`"
         ) from None
+    except ConfigError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
     by_name = {scenario.name: scenario for scenario in result.scenarios}
     for record in load_records(requests_path(path)):
         if record.scenario in by_name:

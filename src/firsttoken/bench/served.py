@@ -73,7 +73,7 @@ class Served:
                 f"no server answers at {self._root} ({error}): start one, or let --launch do it"
             ) from None
         if answer.status_code in (401, 403):
-            raise ConfigError(f"the server at {self._root} wants an API key: give it with --api-key")
+            raise ConfigError(f"the server at {self._root} got no API key that it accepts: give one with --api-key")
         if answer.status_code >= 500:
             raise Unavailable(
                 f"the server at {self._root} is not ready (HTTP {answer.status_code}): try again when it is"

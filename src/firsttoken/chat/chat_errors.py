@@ -117,8 +117,8 @@ class KeyRefused(ChatError):
     """HTTP 401 or 403."""
 
     words = Words(
-        "The server wants an API key; set OPENAI_API_KEY or give --api-key.",
-        "服务器需要 API 密钥；请设置 OPENAI_API_KEY，或使用 --api-key。",
+        "The server got no API key that it accepts; set OPENAI_API_KEY or give --api-key.",
+        "服务器没有收到有效的 API 密钥；请设置 OPENAI_API_KEY，或使用 --api-key。",
     )
 
 

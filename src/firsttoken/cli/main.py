@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ COMMANDS = {
     "version": ("firsttoken.cli.version", "version", "Print the versions of firsttoken, Python and torch."),
     "demo": ("firsttoken.cli.demo", "demo", "Ask the small demo model a first question (what `make demo` runs)."),
 }
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR)  # for a file
 
 
 class LazyGroup(click.Group):
@@ -82,7 +85,22 @@ def main(args: Sequence[str] | None = None) -> None:
         # The reader (`| head`) is gone; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _leave(0)
+    except OSError as error:
+        sentence = _of_the_disk(error)
+        if sentence is None:
+            raise
+        print(f"Error: {sentence}", file=sys.stderr)
+        _leave(1)
     _leave(status if isinstance(status, int) else 0)
+
+
+def _of_the_disk(error: OSError) -> str | None:
+    """What the user can do about a disk or a folder that takes nothing; None where it is neither."""
+    if error.errno in _DISK_FULL:
+        return f"The disk is full{f' at {error.filename}' if error.filename else ''}; make room and run it again."
+    if error.errno in _NO_PLACE and error.filename:
+        return f"{error.filename} cannot be opened ({error.strerror}); choose another place, or change its permissions."
+    return None
 
 
 def _leave(status: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -29,8 +29,14 @@ _MAX_NAME = 512  # characters of a name that are said back
 class ModelNotFound(RequestError):
     """HTTP 404."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"The model `{name[:_MAX_NAME]}` does not exist here.", param="model", code="model_not_found")
+    def __init__(self, name: str, names: Sequence[str]) -> None:
+        """`names`: the models that there are."""
+        there = ", ".join(f"`{other}`" for other in names)
+        super().__init__(
+            f"The model `{name[:_MAX_NAME]}` does not exist here; this server has {there}.",
+            param="model",
+            code="model_not_found",
+        )
 
 
 def wrong_value(field: str, sentence: str) -> InvalidRequest:

@@ -59,7 +59,7 @@ class Service:
         if name is None or (not self.config.served_model_names and name == info.model):
             return names[0]
         if name not in names:
-            raise ModelNotFound(name)
+            raise ModelNotFound(name, names)
         return name
 
     def identity(self, prefix: str, model: str, info: EngineInfo) -> Identity:

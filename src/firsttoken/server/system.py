@@ -71,6 +71,7 @@ def models(service: Service) -> Response:
 
 def model(service: Service, name: str) -> Response:
     info = service.info()
-    if name not in service.names(info):
-        raise ModelNotFound(name)
+    names = service.names(info)
+    if name not in names:
+        raise ModelNotFound(name, names)
     return _json(200, _model_object(service, name, info))

@@ -20,7 +20,8 @@ def refusal(reason: str, *, has_places: bool = False) -> InvalidRequest:
     first = first.removeprefix("failed to compile JSON schema: ")
     exactly = [line.strip().removeprefix("error: ") for line in rest if line.strip().startswith("error: ")]
     if exactly:
-        first = f"{first.removesuffix(': regex parse error:')}: {exactly[0]}"
+        place = first.removesuffix("regex parse error:").rstrip(": ")
+        first = f"{place or 'invalid regex'}: {exactly[0]}"
     sentence = " ".join(first.split()).rstrip(".:")[:_LONGEST_REASON]
     return InvalidRequest(f"The grammar cannot be used: {sentence}.", param="grammar", code="invalid_grammar")
 
