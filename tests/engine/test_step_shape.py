@@ -14,6 +14,7 @@ from firsttoken.engine.step_shape import (
     library_span,
     most_numbers,
     rounded_rows,
+    sampled_rows,
     tiles_of,
     unpadded_shape,
 )
@@ -92,6 +93,11 @@ def test_steps_without_a_graph_have_few_row_counts() -> None:
         assert shape.rows in rounded_rows(40000)
         assert shape.rows >= tokens + 1
         assert tiles[-1][0] + tiles[-1][1] == tokens + 1
+
+
+@pytest.mark.parametrize(("wanted", "rows"), [(1, 1), (5, 5), (16, 16), (17, 32), (33, 64), (256, 256), (300, 300)])
+def test_logits_are_made_for_row_counts_that_decode_graphs_have(wanted: int, rows: int) -> None:
+    assert sampled_rows(wanted) == rows
 
 
 def test_long_contexts_are_read_in_larger_tiles() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from firsttoken.engine.batch import Batch, BatchBuilder, PromptLogprobs, lazy_ze
 from firsttoken.engine.sampler import Sampled, Sampler, SamplingStep, token_logprobs
 from firsttoken.engine.step_lane import InlineLane, Lane, ThreadLane
 from firsttoken.engine.step_plan import Masks, StepPlan, StepResult
+from firsttoken.engine.step_shape import sampled_rows
 from firsttoken.errors import OutOfMemory
 from firsttoken.kernels import sampling
 from firsttoken.kernels.gpu import attends, on_gpu
@@ -196,9 +198,13 @@ class ModelRunner:
 
     def logits(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Float32 logits [sampling rows, vocab]."""
-        if len(batch.sampling_tokens) < len(hidden):
-            hidden = hidden[to_device(batch.sampling_tokens, self._device)]
-        return self.decoder.logits(hidden)
+        tokens = batch.sampling_tokens
+        count = len(tokens)
+        if self._device.type == "cuda":  # the library prepares for each number of rows anew
+            tokens = np.pad(tokens, (0, sampled_rows(count) - count), mode="edge")
+        if len(tokens) != len(hidden):
+            hidden = hidden[to_device(tokens, self._device)]
+        return self.decoder.logits(hidden)[:count]
 
     def sample(self, logits: Tensor, step: SamplingStep, masks: Masks | None = None) -> Sampled:
         """The next ids, which the following step's decode rows read on the device."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from firsttoken.engine.batch import Batch
+from firsttoken.kernels.gpu.launch import DOT_ROWS
 from firsttoken.kernels.plan import CHUNK_TILE, LONG_CHUNK_TILE
 
 DECODE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -100,6 +101,11 @@ def unpadded_shape(batch: Batch, library: Tile | None) -> tuple[StepShape, list[
     tile = LONG_CHUNK_TILE if is_long(batch) else CHUNK_TILE
     tiles = [t for t in tiles_of(batch, single, tile=tile) if library is None or t[0] >= library[1]]
     return StepShape(single, True, round_rows(len(batch.token_ids)) - single, len(tiles), tile), tiles
+
+
+def sampled_rows(rows: int) -> int:
+    """How many rows get logits where so many are wanted: beyond our own kernels' few, as many as a decode graph has."""
+    return next((size for size in DECODE_BUCKETS if rows <= size), rows) if rows > DOT_ROWS else rows
 
 
 def rounded_rows(most: int) -> list[int]:
