@@ -16,7 +16,7 @@ from tests.qwen3_4b import CONFIG
 
 from firsttoken.cli.kernels import RowCounts, Seconds
 from firsttoken.cli.measured_launches import OpenCard, measure_launches
-from firsttoken.kernels.gpu.launch import Product
+from firsttoken.kernels.gpu.launch import Product, default_product
 from firsttoken.kernels.gpu.launch_table import find_table, own_table_file, read_table
 from firsttoken.model.config import parse_config
 
@@ -30,9 +30,9 @@ def us(product: Product) -> float:
     return 51.0 if product.n == 151936 else 50.0 + abs(product.ahead - 3)
 
 
-def measured(folder: Path, rows: tuple[int, ...] = (1,), out: Path | None = None) -> str:
+def measured(folder: Path, rows: tuple[int, ...] = (1,), out: Path | None = None, card: FakeCard | None = None) -> str:
     screen = io.StringIO()
-    opened = OpenCard(FakeCard(us), NAME, read=4e12, processes=200, versions="torch 1, Triton 2")
+    opened = OpenCard(card or FakeCard(us), NAME, read=4e12, processes=200, versions="torch 1, Triton 2")
     config = parse_config(CONFIG)
     measure_launches(Console(file=screen, width=160), config, rows, opened, budget=60, out=out, folder=folder)
     return screen.getvalue()
@@ -58,6 +58,12 @@ def test_each_product_is_shown_with_its_rate_and_its_share_of_the_cards(tmp_path
     assert row(screen, "head")[3:7] == ["51.0", "15.25", "381%", "the same"]
     assert row(screen, "all of a step, 36 layers")[3] == "7,251", "36 layers of four products, and the head"
     assert "4.00 TB/s" in screen
+
+
+def test_a_launch_in_use_that_gives_wrong_numbers_is_named_so(tmp_path: Path) -> None:
+    card = FakeCard(us)
+    card.wrong = {default_product("norm_linear", 6144, 2560, 1)}
+    assert row(measured(tmp_path, card=card), "qkv")[6] == "failed"
 
 
 def test_what_was_found_is_what_serve_takes_next(tmp_path: Path) -> None:

@@ -129,7 +129,9 @@ def grid(found: Sequence[Found], read: float, layers: int) -> Grid:
         here = [each for each in found if each.job.rows == rows]
         for each in here:
             rate = each.job.weight_bytes / each.us * 1e6
-            change = f"{each.before_us:.1f}" if each.best != each.before else "the same"
+            change = "the same" if each.best == each.before else f"{each.before_us:.1f}"
+            if each.before_us == float("inf"):
+                change = "failed"  # it did not run here, or gave wrong numbers
             figures = (f"{each.us:.1f}", f"{rate / 1e12:.2f}", f"{rate / read:.0%}", change)
             table.add_row(each.job.name, str(rows), words(each.best), *figures, f"{each.tried} of {each.possible}")
         times = [(layers if each.job.name != "head" else 1, each) for each in here]
