@@ -134,9 +134,11 @@ def test_every_event_is_two_lines_by_any_reading(server: LiveServer) -> None:
 
 def test_a_failure_in_mid_stream_is_an_error_event_and_the_end(server: LiveServer) -> None:
     server.backend.fails_after = 3
-    *events, error = streamed(server)
+    response = server.post("/v1/messages", messages=HI, max_tokens=500, stream=True)
+    *events, error = events_of(response)
     assert types_of(events)[-1] == "content_block_delta"
     assert error["error"] == {"type": "api_error", "message": "The step failed."}
+    assert error["request_id"] == response.headers["x-request-id"]
     server.backend.fails_after = None
     server.next_is_right()
 

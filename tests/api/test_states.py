@@ -49,6 +49,7 @@ def test_a_server_whose_engine_hangs_is_not_healthy_and_takes_nothing(server: Li
     for path in ("/health", "/ready", "/ping"):
         answer = server.client.get(path)
         assert (answer.status_code, answer.json()) == (503, {"status": "hung"})
+        assert int(answer.headers["retry-after"]) >= 1
     refusal = server.chat()
     assert refused(refusal, None, 503)["message"].startswith("The engine does not answer")
     assert int(refusal.headers["retry-after"]) >= 1

@@ -91,15 +91,42 @@ def test_what_fails_in_its_preparation_is_rejected(bench: Bench) -> None:
 
 def test_a_preparation_that_takes_too_long_is_a_refusal(bench: Bench) -> None:
     worker = bench.worker()
-    bench.engine.preparing["a"] = Future()
+    compiling = bench.engine.preparing["a"] = Future()
+    compiling.set_running_or_notify_cancel()
     worker.send(Submit(request("a", 10)))
     begin = time.monotonic()
-    bench.loop.turn(0)
-    bench.loop.turn(10)
+    answer = turned_until_an_answer(bench, worker)
     assert 0.1 < time.monotonic() - begin < 5
-    answer = worker.next()
     assert isinstance(answer, Rejected)
     assert (answer.kind, answer.code) == ("invalid", "invalid_grammar")
+
+
+def test_a_turn_that_does_not_come_is_no_fault_and_one_that_comes_late_has_all_its_time(bench: Bench) -> None:
+    worker = bench.worker()
+    waits, late = Future[None](), Future[None]()
+    bench.engine.preparing |= {"waits": waits, "late": late}
+    worker.send(Submit(request("waits", 10)), Submit(request("late", 20)))
+    begin = time.monotonic()
+    bench.loop.turn(0)
+    time.sleep(0.12)
+    late.set_running_or_notify_cancel()
+    answer = turned_until_an_answer(bench, worker)
+    assert isinstance(answer, Rejected)
+    assert (answer.request_id, answer.kind, answer.retry_after) == ("waits", "queue_full", 1)
+    answer = turned_until_an_answer(bench, worker)
+    assert time.monotonic() - begin > 0.3
+    assert isinstance(answer, Rejected)
+    assert (answer.request_id, answer.code) == ("late", "invalid_grammar")
+
+
+def turned_until_an_answer(bench: Bench, worker: Worker) -> object:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        bench.loop.turn(1)
+        if messages := worker.waiting():
+            (answer,) = messages
+            return answer
+    raise AssertionError("no answer came")
 
 
 def test_who_is_gone_before_the_preparation_ends_gets_no_sequence(bench: Bench) -> None:

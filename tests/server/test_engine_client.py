@@ -194,6 +194,18 @@ async def test_the_engine_s_death_fails_every_open_request_at_once(engine: Engin
             await client.stats()
 
 
+async def test_an_answer_that_draining_cuts_off_is_told_so(engine: EngineThread) -> None:
+    async with connected(engine.path) as client:
+        await client.settled()
+        sink = Sink()
+        await client.submit(request("a", max_tokens=None), sink)
+        client.drain()
+        await asyncio.to_thread(engine.close)
+        await sink.until(1 << 60)
+        assert isinstance(sink.error, Unavailable)
+        assert sink.error.message.startswith("The server has shut down")
+
+
 async def test_with_restart_the_client_comes_back_with_the_engine(engine: EngineThread) -> None:
     async with connected(engine.path, restart=True) as client:
         await client.settled()

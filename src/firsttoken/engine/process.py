@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from firsttoken.child import Parent
 from firsttoken.config import EngineConfig
 from firsttoken.engine.channel import Channel, Events, Peer
-from firsttoken.engine.grammar.refusal import too_slow
+from firsttoken.engine.grammar.refusal import too_many, too_slow
 from firsttoken.engine.read_ahead import read_ahead
 from firsttoken.errors import FirstTokenError, QueueFull, RequestError, Unavailable
 from firsttoken.types import EngineInfo, GenerateRequest, SequenceOutput
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _QUIET_SECONDS = 0.5  # without work, after which the engine may improve itself
+_LOOK_AGAIN = 0.05  # seconds, for grammars that wait their turn to be compiled
 _LAST_WORDS = 2.0  # seconds to get a failure out to the workers
 
 
@@ -102,7 +103,8 @@ class _Preparing:
     peer: Peer
     request: GenerateRequest
     prepared: Future[Any]
-    deadline: float  # time.monotonic()
+    deadline: float  # time.monotonic(); anew once its compiling begins
+    begun: bool = False
 
 
 class EngineLoop:
@@ -117,7 +119,7 @@ class EngineLoop:
         max_prepare_seconds: float = 5.0,
         new_recording: Callable[[], StepRecording] | None = None,
     ) -> None:
-        """`max_prepare_seconds`: how long a request may wait for its grammar before it is refused.
+        """`max_prepare_seconds`: how long a request's grammar may wait for its turn, and then take to compile.
 
         `new_recording`: of steps, when a worker asks; None: nobody may.
         """
@@ -162,6 +164,8 @@ class EngineLoop:
     def _idle(self, idle: float | None) -> float | None:
         """How long nothing need be done, unless a message comes or a request becomes ready."""
         times = [waiting.deadline for waiting in self._preparing.values()]
+        if any(not waiting.begun for waiting in self._preparing.values()):
+            times.append(time.monotonic() + _LOOK_AGAIN)  # nobody tells when a compilation begins
         if self._improvable:
             times.append(self._quiet_from)
         if not times:
@@ -175,9 +179,13 @@ class EngineLoop:
             if waiting.prepared.done():
                 del self._preparing[request_id]
                 self._submit(waiting.peer, waiting.request)
+            elif not waiting.begun and waiting.prepared.running():
+                waiting.begun, waiting.deadline = True, now + self._max_prepare_seconds
             elif now >= waiting.deadline:
                 del self._preparing[request_id]
-                self._channel.send(waiting.peer, rejection(request_id, too_slow(self._max_prepare_seconds)))
+                # One that still waits for others is not to blame.
+                error = too_slow(self._max_prepare_seconds) if waiting.begun else too_many()
+                self._channel.send(waiting.peer, rejection(request_id, error))
 
     def handle(self, events: Events) -> None:
         for peer in events.joined:

@@ -42,6 +42,8 @@ _HEARTBEAT = 2.0  # seconds between questions that a running engine answers betw
 _TIMEOUT_GPU = 60.0  # no step takes as long
 _TIMEOUT_CPU = 600.0  # a long prefill of a large model may
 _HEARTBEAT_TOKEN = -1
+_DIED = "The engine process has died."
+_SHUT_DOWN = "The server has shut down before this answer was finished; send the request again later."
 _RETRY_AFTER = 5.0  # seconds that clients are told to wait for a restarting or draining server
 
 
@@ -186,7 +188,7 @@ class EngineClient(asyncio.Protocol):
         if self._heartbeat:
             self._heartbeat.cancel()
             self._heartbeat = None
-        reason = self._reason or "The engine process has died."
+        reason = self._reason or (_SHUT_DOWN if self._state == "draining" else _DIED)
         self._reason = ""
         expected_back = self._restart and self._state != "draining"
         self._state = "loading" if expected_back else "dead"
@@ -240,7 +242,7 @@ class EngineClient(asyncio.Protocol):
             return Unavailable("The model is still loading; send the request again soon.", retry_after=2.0)
         if self._state == "draining":
             return Unavailable("The server is shutting down; send the request again later.", retry_after=_RETRY_AFTER)
-        return Unavailable("The engine process has died.")
+        return Unavailable(_DIED)
 
     def _send(self, message: ToEngine) -> None:
         if self._transport:

@@ -13,9 +13,12 @@ from firsttoken.server.service import Service
 from firsttoken.types import EngineInfo
 from firsttoken.version import __version__
 
+_RETRY_AFTER = {"Retry-After": "5"}  # seconds; of probes that say no
+
 
 def _json(status: int, content: dict[str, Any]) -> Response:
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
+    headers = _RETRY_AFTER if status == 503 else None
+    return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
 
 
 def health(service: Service) -> Response:

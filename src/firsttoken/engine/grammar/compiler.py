@@ -12,10 +12,9 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits
 
 from firsttoken.engine.grammar.matcher import Matcher
-from firsttoken.engine.grammar.refusal import refusal, too_slow
+from firsttoken.engine.grammar.refusal import refusal, too_many, too_slow
 from firsttoken.engine.grammar.source import to_llguidance
 from firsttoken.engine.grammar.vocabulary import Vocabulary
-from firsttoken.errors import QueueFull
 from firsttoken.types import Grammar
 
 _THREADS = 2
@@ -70,7 +69,7 @@ class GrammarCompiler:
             self._kept.move_to_end(grammar)
             return known
         if sum(not other.done() for other in self._kept.values()) >= _MAX_WAITING:
-            raise QueueFull("Too many grammars are waiting to be compiled; send the request again soon.", retry_after=1)
+            raise too_many()
         with _large_stack():
             found = self._kept[grammar] = self._pool.submit(_compile, self._vocabulary, grammar)
         self._source += len(grammar.source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from firsttoken.errors import InvalidRequest
+from firsttoken.errors import InvalidRequest, QueueFull
 
 _LONGEST_REASON = 300  # characters
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
@@ -29,3 +29,8 @@ def refusal(reason: str, *, has_places: bool = False) -> InvalidRequest:
 def too_slow(seconds: float) -> InvalidRequest:
     """The refusal of a grammar that did not compile in time."""
     return refusal(f"it took longer than {seconds:g} s to compile; make it simpler")
+
+
+def too_many() -> QueueFull:
+    """Of a grammar whose turn to be compiled did not come."""
+    return QueueFull("Too many grammars are waiting to be compiled; send the request again soon.", retry_after=1)

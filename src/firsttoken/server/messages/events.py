@@ -25,8 +25,9 @@ _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "think
 class MessageEvents:
     """`Chunks` of one message; `whole` is the answer that is not streamed."""
 
-    def __init__(self, identity: Identity, *, prompt_tokens: int, max_tokens: int) -> None:
+    def __init__(self, identity: Identity, *, request_id: str, prompt_tokens: int, max_tokens: int) -> None:
         self._identity = identity
+        self._request_id = request_id
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
         self._blocks: list[dict[str, Any]] = []
@@ -51,7 +52,7 @@ class MessageEvents:
         return _event({"type": "message_delta", "delta": self._stop, "usage": _usage(usage)}) + _STOP
 
     def failure(self, error: RequestError) -> bytes:
-        return _event(error_object(status_of(error), error.message))
+        return _event(error_object(status_of(error), error.message, self._request_id))
 
     def whole(self, usage: Usage) -> dict[str, Any]:
         """The message once its one choice has ended."""

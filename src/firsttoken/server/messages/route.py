@@ -16,6 +16,7 @@ from firsttoken.server.answers import ClientGone, answer
 from firsttoken.server.messages.events import MessageEvents
 from firsttoken.server.messages.translate import as_chat
 from firsttoken.server.parsing import read_object
+from firsttoken.server.request_id import REQUEST_ID
 from firsttoken.server.schemas.messages import CountTokensRequest, MessagesRequest, Thinking
 from firsttoken.server.service import Service
 from firsttoken.server.sse import EventStream
@@ -33,7 +34,10 @@ async def create_message(service: Service, request: Request) -> Response:
         started = await turn.start(service, asked.chat, info, prefix="msg_", arrival=arrival, length_must_fit=False)
     generation = started.generation
     events = MessageEvents(
-        started.identity, prompt_tokens=generation.usage.prompt_tokens, max_tokens=asked.body.max_tokens
+        started.identity,
+        request_id=request.scope[REQUEST_ID].decode(),
+        prompt_tokens=generation.usage.prompt_tokens,
+        max_tokens=asked.body.max_tokens,
     )
     headers = asked.headers | started.headers
     if asked.body.stream:
