@@ -61,6 +61,12 @@ async def test_whole_oldest_turns_go_and_system_turn_and_question_stay() -> None
     assert sum(len(message["content"].split()) for message in messages) <= 1024 - 100
 
 
+async def test_text_that_takes_more_tokens_than_estimated_does_not_cost_more_turns_than_needed() -> None:
+    dense = History("", [Turn("a " * 50, "b " * 50) for _ in range(20)])  # four times the estimate
+    await fit(dense, "q", 1024, 100, WordCount())
+    assert 500 < sum(len(message["content"].split()) for message in dense.messages("q")) < 924
+
+
 async def test_after_a_cut_the_next_turns_begin_alike_so_that_the_cache_holds() -> None:
     history, count = long_history(10), WordCount()
     assert await fit(history, "q", 1024, 100, count) > 0
@@ -91,6 +97,7 @@ async def test_a_question_that_alone_is_too_long_is_told_with_numbers() -> None:
     history = long_history(2)
     with pytest.raises(ContextTooLong, match="1,502 / 1,024 tokens"):
         await fit(history, words(1500), 1024, 100, WordCount())
+    assert history.first == 0  # a short one after it is asked with all that was said
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("four", 1), ("hello", 2), ("你好", 2), ("你好 you", 3)])
@@ -106,11 +113,15 @@ def test_cutting_back_forgets_what_came_after() -> None:
     assert history.drop(9) == 0
 
 
-async def answers(chat: ScriptedChat, history: History, question: str, stop_after: int | None = None) -> list[int]:
-    """Asks; returns how many turns were dropped each time."""
+async def answers(
+    chat: ScriptedChat, history: History, question: str, stop_after: int | None = None, max_tokens: int | None = None
+) -> list[int]:
+    """Asks; returns how many turns were no longer sent, each time that changed."""
     server, drops = ChatServer(chat.url), list[int]()
     model = Model("demo", 4096)
-    stream = ask(server, model, history, question, Settings(), answer := Answer(), on_drop=drops.append)
+    stream = ask(
+        server, model, history, question, Settings(max_tokens=max_tokens), answer := Answer(), on_drop=drops.append
+    )
     try:
         async with aclosing(stream):
             seen = 0
@@ -158,12 +169,22 @@ async def test_a_server_that_finds_it_too_long_gets_fewer_turns_until_it_fits() 
     history = History("", [Turn(f"q{i}", "a") for i in range(5)])
     refusal = Refusal(400, "Too long.", "context_length_exceeded")
     async with ScriptedChat(refusal, refusal, Reply(["fits"])) as chat:
-        assert await answers(chat, history, "last") == [2, 1]
+        assert await answers(chat, history, "last") == [2, 3]
     assert [len(request["messages"]) for request in chat.requests] == [11, 7, 5]
     assert len(history.turns) == 6
 
 
+async def test_an_answer_whose_limit_does_not_fit_gets_the_room_that_is_left() -> None:
+    refusal = Refusal(400, "Too long.", "context_length_exceeded")
+    async with ScriptedChat(refusal, Reply(["short"])) as chat:
+        await answers(chat, History(), "long", max_tokens=1000)
+    assert [request.get("max_completion_tokens") for request in chat.requests] == [1000, None]
+
+
 async def test_a_question_that_the_server_finds_too_long_alone_is_an_error() -> None:
-    async with ScriptedChat(Refusal(400, "Too long.", "context_length_exceeded")) as chat:
+    refusal = Refusal(400, "Too long.", "context_length_exceeded")
+    history = History("", [Turn("q", "a")])
+    async with ScriptedChat(refusal, refusal) as chat:
         with pytest.raises(ContextTooLong):
-            await answers(chat, History(), "long")
+            await answers(chat, history, "long")
+    assert history.first == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from firsttoken.chat.answer import Answer
 from firsttoken.chat.chat_errors import ContextTooLong
@@ -24,7 +25,7 @@ async def ask(
     on_wait: OnWait | None = None,
     on_drop: Callable[[int], None] = lambda turns: None,
 ) -> AsyncGenerator[Piece, None]:
-    """Yields the answer as it comes, filling `answer`. `on_drop` hears how many oldest turns are no longer sent.
+    """Yields the answer as it comes, filling `answer`. `on_drop` hears how many of the oldest turns are not sent now.
 
     The turn is in the history when this ends, also with a partial answer: whoever closes it, or is told of an error,
     keeps what was said. A question without any answer leaves no trace. Close it to stop the generation.
@@ -34,9 +35,10 @@ async def ask(
     async def count(messages: Sequence[Message]) -> int | None:
         return await server.count_tokens(model.name, messages)
 
+    before = history.first
     try:
-        if dropped := await fit(history, question, model.context, settings.max_tokens, count):
-            on_drop(dropped)
+        if await fit(history, question, model.context, settings.max_tokens, count):
+            on_drop(history.first)
         while True:
             stream = server.stream(model.name, history.messages(question), settings, answer, on_wait)
             try:
@@ -47,9 +49,13 @@ async def ask(
             except ContextTooLong:
                 # The server counts otherwise than we do, or tells no limit: half of what is sent goes, until it fits.
                 dropped = history.drop(max(1, (len(history.turns) - history.first) // 2))
-                if not dropped:
+                if dropped:
+                    on_drop(history.first)
+                elif settings.max_tokens is not None:
+                    settings = replace(settings, max_tokens=None)  # it wants room for all of that: what is left will do
+                else:
+                    history.first = before
                     raise
-                on_drop(dropped)
     finally:
         if answer.text:
             history.add(question, answer.text, answer.total_tokens)

@@ -8,14 +8,6 @@ from dataclasses import dataclass
 LARGEST = 512 * 1024  # bytes of one file
 MOST = 8  # files of one question
 
-# Chainlit matches by MIME type and ending; a browser gives source files all kinds of types, or none.
-ENDINGS = """
-    .txt .md .markdown .rst .tex .log .csv .tsv .json .jsonl .ndjson .yaml .yml .toml .ini .cfg .conf .env .xml .html
-    .htm .css .scss .less .svg .js .mjs .cjs .jsx .ts .tsx .vue .svelte .py .pyi .ipynb .rb .php .pl .lua .r .jl .m
-    .c .h .cc .cpp .cxx .hpp .cu .cuh .cs .java .kt .kts .scala .groovy .go .rs .swift .zig .dart .ex .exs .erl .hs
-    .ml .fs .clj .lisp .el .sh .bash .zsh .fish .ps1 .bat .sql .graphql .proto .cmake .mk .gradle .tf .diff .patch
-    .srt .vtt .po
-""".split()  # noqa: SIM905 - a list of ninety strings is no easier to read
 _LANGUAGES = {"py": "python", "pyi": "python", "js": "javascript", "ts": "typescript", "rs": "rust", "sh": "bash",
               "md": "markdown", "yml": "yaml", "h": "c", "cc": "cpp", "hpp": "cpp", "rb": "ruby", "kt": "kotlin",
               "txt": "", "log": ""}  # fmt: skip

@@ -66,21 +66,22 @@ async def fit(history: History, question: str, context: int | None, answer_token
 
     The system turn and the question always stay. `context` and `answer_tokens` are in tokens; without a context nothing
     is dropped. The server is asked to count only when the room may be short. Raises ContextTooLong when the system turn
-    and the question alone are too long.
+    and the question alone are too long, and then nothing is dropped: the next question may be short.
     """
     if context is None:
         return 0
     room = context - min(answer_tokens or min(_ROOM, context // 4), context // 2)
     if history.known_tokens is not None and history.known_tokens + _at_most(question) <= room:
         return 0
-    dropped = 0
+    before, dropped = history.first, 0
     while (tokens := await _tokens(history, question, count)) > room:
         here = len(history.turns) - history.first
         if not here:
             if tokens >= context:
+                history.first = before
                 raise ContextTooLong(tokens, context)
             break  # the answer will be short, but there is room for one
-        dropped += history.drop(_enough(history, tokens - int(room * _KEPT)))
+        dropped += history.drop(_enough(history, question, tokens, tokens - room * _KEPT))
     return dropped
 
 
@@ -92,11 +93,13 @@ async def _tokens(history: History, question: str, count: Count) -> int:
     return sum(estimate(message["content"]) + _FRAME for message in messages) if counted is None else counted
 
 
-def _enough(history: History, tokens: int) -> int:
-    """How many of the oldest turns hold about that many tokens; at least one."""
+def _enough(history: History, question: str, tokens: int, surplus: float) -> int:
+    """How many of the oldest turns hold about `surplus` of all `tokens`; at least one."""
+    # Code, digits or a small vocabulary take more tokens than estimated: what all of it takes is known.
+    scale = tokens / sum(estimate(message["content"]) + _FRAME for message in history.messages(question))
     for number, turn in enumerate(history.turns[history.first :], 1):
-        tokens -= estimate(turn.question) + estimate(turn.answer) + 2 * _FRAME
-        if tokens <= 0:
+        surplus -= scale * (estimate(turn.question) + estimate(turn.answer) + 2 * _FRAME)
+        if surplus <= 0:
             return number
     return len(history.turns) - history.first
 

@@ -29,13 +29,14 @@ def test_a_text_file_is_counted_sent_with_its_question_and_kept(tab: Tab, model:
 
 def test_what_is_no_text_or_too_large_is_refused_in_words(browser: Browser, running_page: RunningPage) -> None:
     with tab_on(browser, running_page.url, allowed="41[35]") as tab:
-        attach(tab, "binary.txt", b"\x89PNG\r\n\x1a\n\0\0\0")
+        attach(tab, "binary", b"\x89PNG\r\n\x1a\n\0\0\0")
         expect(tab.page.get_by_text("only text and code can be attached")).to_be_visible()
         attach(tab, "long.txt", b"word " * CONTEXT)
         expect(tab.page.get_by_text(f"has {CONTEXT:,} tokens and only")).to_be_visible()
         attach(tab, "huge.txt", b"x" * 700_000)
         expect(tab.page.get_by_text("huge.txt is larger than 512 KB")).to_be_visible()
-        attach(tab, "picture.png", b"\x89PNG")
+        attach(tab, "picture.png", b"\x89PNG\0")
+        expect(tab.page.get_by_text("picture.png is not a text file")).to_be_visible()
         expect(tab.page.locator("#attachments")).to_have_count(0)
 
 

@@ -79,6 +79,12 @@ def test_a_keyboard_alone_asks_stops_copies_edits_and_renames(tab: Tab, model: S
     page.keyboard.press("Enter")
     tab.expect_feet(1)
 
+    tab_to("Settings")
+    page.keyboard.press("Enter")
+    expect(page.locator("#chat-settings")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#chat-input")).to_be_focused()
+
     tab_to("Edit this question", "Shift+Tab")
     page.keyboard.press("Enter")
     page.keyboard.press("Control+A")

@@ -111,7 +111,7 @@ class Answering:
             await self._live.add(piece.text)
 
     def _on_drop(self, turns: int) -> None:
-        self._dropped += turns
+        self._dropped = turns
 
     def _on_wait(self, error: WaitingError, _: float) -> None:
         fraction = None

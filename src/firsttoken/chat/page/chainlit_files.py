@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from firsttoken.chat.attachments import ENDINGS, LARGEST, MOST
+from firsttoken.chat.attachments import LARGEST, MOST
 from firsttoken.chat.page.options import Options
 
 NAME = "firsttoken"
@@ -86,7 +86,7 @@ favorites = false
 
 [features.spontaneous_file_upload]
 enabled = true
-accept = {{ "text/plain" = {json.dumps(ENDINGS)} }}
+accept = ["*/*"]  # what is no text is refused by its content, in words
 max_files = {MOST}
 max_size_mb = {max(1, LARGEST // 1_000_000)}
 

@@ -26,6 +26,7 @@
     'form .relative > button': say('Show the password', '显示密码'),
     'input[type="file"]': say('Attach text or code', '附加文本或代码')
   };
+  let dialog = false; // whether one was open
   const name = () => {
     for (const [selector, label] of Object.entries(names))
       for (const node of document.querySelectorAll(selector))
@@ -55,6 +56,11 @@
     if (header && !document.querySelector('#export-all') && document.querySelector('#thread-history')) header.prepend(exportAll);
     const email = document.querySelector('form #email');
     if (email && !email.value) fillIn(email);
+    // A dialog of Chainlit's leaves the focus nowhere when it closes: a keyboard goes on at the question.
+    const open = document.querySelector('[role="dialog"]') !== null;
+    if (dialog && !open && document.activeElement === document.body && matchMedia('(hover: hover)').matches)
+      document.querySelector('#chat-input')?.focus();
+    dialog = open;
   };
   // The page has one user: the form's name field is filled in and put away.
   const fillIn = (field) => {
