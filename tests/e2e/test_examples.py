@@ -72,17 +72,17 @@ def test_curl_alone_gets_models_chat_and_completion(api: str) -> None:
 
 
 @pytest.mark.demo
-def test_a_chat_with_a_running_server_reads_lines_from_a_pipe(api: str) -> None:
+def test_a_chat_with_a_running_server_takes_a_question_from_a_pipe(api: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "firsttoken", "chat", "--url", api, "--temperature", "0", "--max-tokens", "24"],
-        input="What is gravity?\nWho found it?\n/quit\nnever sent\n",
+        input="What is gravity?\n",
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert "gravity" in done.stdout.lower()
-    assert done.stdout.count("TTFT") == 2
+    assert done.stderr.count("TTFT") == 1
 
 
 @pytest.mark.demo
