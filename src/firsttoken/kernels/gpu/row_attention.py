@@ -18,6 +18,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from firsttoken.kernels.gpu.rows_dot import prefetch_l2
+
 
 @triton.jit
 def norm_rope(v, weight, cos, sin, eps, HEAD_DIM: tl.constexpr, NORM: tl.constexpr):
@@ -30,13 +32,6 @@ def norm_rope(v, weight, cos, sin, eps, HEAD_DIM: tl.constexpr, NORM: tl.constex
     first, second = tl.split(pairs)
     turned = tl.join(first * cos[None, :] - second * sin[None, :], second * cos[None, :] + first * sin[None, :])
     return tl.reshape(tl.permute(turned, (0, 2, 1)), (v.shape[0], HEAD_DIM))
-
-
-@triton.jit
-def _prefetch_l2(pointers):
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
-    )
 
 
 # Views of one buffer: compiled once, whatever their alignment, so that no later step waits for a compiler.
@@ -113,8 +108,8 @@ def row_attention_kernel(
             v0 = tl.load(v_cache + at[:, None] + d[None, :], mask=(t < stop)[:, None], other=0.0)
         else:
             lines = tl.arange(0, HEAD_DIM // 64) * 64
-            _prefetch_l2(k_cache + at[:, None] + lines[None, :])
-            _prefetch_l2(v_cache + at[:, None] + lines[None, :])
+            prefetch_l2(k_cache + at[:, None] + lines[None, :])
+            prefetch_l2(v_cache + at[:, None] + lines[None, :])
     if PDL:
         gdc_wait()
 

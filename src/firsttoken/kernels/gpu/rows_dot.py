@@ -15,7 +15,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def _prefetch_l2(pointers):
+def prefetch_l2(pointers):
     tl.inline_asm_elementwise(
         "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
     )
@@ -62,9 +62,9 @@ def rows_dot_kernel(
         if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
             lines = tl.arange(0, PREFETCH // 64) * 64
             where = w + n[:, None] * K + first + lines[None, :]
-            _prefetch_l2(where)
+            prefetch_l2(where)
             if SWIGLU:
-                _prefetch_l2(where + N * K)
+                prefetch_l2(where + N * K)
         gdc_wait()
     acc = tl.zeros((BN, BM), dtype=tl.float32)
     acc_up = tl.zeros((BN, BM), dtype=tl.float32)
