@@ -93,6 +93,7 @@ def test_steps_without_a_graph_have_few_row_counts() -> None:
         assert shape.rows in rounded_rows(40000)
         assert shape.rows >= tokens + 1
         assert tiles[-1][0] + tiles[-1][1] == tokens + 1
+    assert unpadded_shape(_batch((9, 1), (9, 1)), None)[0].rows == 2, "decode rows alone take the kernels of few rows"
 
 
 @pytest.mark.parametrize(("wanted", "rows"), [(1, 1), (5, 5), (16, 16), (17, 32), (33, 64), (256, 256), (300, 300)])

@@ -95,12 +95,13 @@ def is_long(batch: Batch) -> bool:
 def unpadded_shape(batch: Batch, library: Tile | None) -> tuple[StepShape, list[Tile]]:
     """The shape of a step without a graph, and its tiles. `library`: tokens that need none.
 
-    Its rows are padded too, to few counts, for the library's products prepare for each count anew.
+    Beside chunks its rows are padded too, to few counts, for the library's products prepare for each count anew.
     """
-    single = batch.num_decode_rows
+    single, tokens = batch.num_decode_rows, len(batch.token_ids)
     tile = LONG_CHUNK_TILE if is_long(batch) else CHUNK_TILE
     tiles = [t for t in tiles_of(batch, single, tile=tile) if library is None or t[0] >= library[1]]
-    return StepShape(single, True, round_rows(len(batch.token_ids)) - single, len(tiles), tile), tiles
+    rows = tokens if tokens == single else round_rows(tokens)
+    return StepShape(single, True, rows - single, len(tiles), tile), tiles
 
 
 def sampled_rows(rows: int) -> int:
