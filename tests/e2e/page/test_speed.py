@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,13 +42,14 @@ WATCH_PAINT = """() => {
       if (event.key !== 'Enter') return;
       const pressed = performance.now();
       const before = document.querySelectorAll('.ai-message').length;
-      const look = () => {
+      const observer = new MutationObserver(() => { // looking in each frame would have the page draw each frame
         const answers = document.querySelectorAll('.ai-message');
-        const text = answers.length > before && answers[answers.length - 1].querySelector('.growing, .foot')?.innerText;
-        if (text) requestAnimationFrame(() => done(performance.now() - pressed));
-        else requestAnimationFrame(look);
-      };
-      look();
+        const last = answers.length > before && answers[answers.length - 1].querySelector('.growing, .foot');
+        if (!last?.textContent) return;
+        observer.disconnect();
+        requestAnimationFrame(() => done(performance.now() - pressed));
+      });
+      observer.observe(document.body, { childList: true, subtree: true, characterData: true });
     }, { once: true, capture: true });
   });
 }"""
@@ -94,7 +96,7 @@ def test_the_first_token_is_painted_soon_after_the_server_sent_it(tab: Tab, mode
     painted = [delay(tab, f"question {number}") for number in range(TRIES)]
     own = [(asked.first_at - asked.came_at) * 1000 for asked in model.asked]
     over = [seen - sent for seen, sent in zip(painted, own, strict=True)]
-    print(f"key to paint over the server's time to its first token: {sorted(over)[TRIES // 2]:.0f} ms (median)")
+    print(f"key to paint over the server's time to its first token: {statistics.median(over):.0f} ms (median)")
     assert min(over) < MOST
 
 
@@ -125,10 +127,11 @@ def test_the_demo_model_answers_on_the_page_and_follow_ups_hit_its_cache(
     with RunningPage(demo_server, data) as page, tab_on(browser, page.url) as tab:
         tab.set(temperature="0", max_tokens="24")
         over = []
-        for question in ("What is the capital of France?", "And of Italy?", "And of Spain?"):
+        for country in ("France", "Italy", "Spain", "Peru", "Chile", "China", "Japan"):
+            question = f"What is the capital of {country}?"
             painted = delay(tab, question)
             over.append(painted - float(tab.foot.split("TTFT ")[1].split(" ms")[0]))
         cached = int(tab.foot.split("prompt ")[1].split(", ")[1].split("%")[0])
-        print(f"key to paint over TTFT: {sorted(over)[1]:.0f} ms (median), {cached} % of the last prompt cached")
+        print(f"key to paint over TTFT: {statistics.median(over):.0f} ms (median), {cached} % of the last prompt cached")
         assert cached > 50
         assert min(over) < MOST
