@@ -1,6 +1,8 @@
-"""Does `firsttoken bench` say the same as a client that shares no code with it? Requests take turns, in random order.
+"""Does `firsttoken bench` say the same as clients that share no code with it? Requests take turns, in random order.
 
 Start a server first, and leave the machine alone meanwhile: python benchmarks/independent_client.py --url URL
+The plain socket has its request's bytes ready before its clock starts, as the benchmark has; the time that a library
+takes to build a request and to hand a line on counts as the server's in its figures.
 """
 
 from __future__ import annotations
@@ -9,10 +11,14 @@ import argparse
 import asyncio
 import json
 import random
+import socket
 import statistics
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
 
+import aiohttp
 import httpx
 
 from firsttoken.bench.http_client import Address, HttpClient
@@ -21,63 +27,138 @@ from firsttoken.bench.records import RequestRecord
 from firsttoken.bench.statistics import paired_ratio
 from firsttoken.bench.stream_answer import StreamAnswer
 
-FIGURES = ("TTFT", "TPOT", "E2E")
+PATH = "/v1/completions"
 
 
-def independent(client: httpx.Client, body: dict[str, Any]) -> tuple[float, ...]:
-    """TTFT, TPOT and E2E of one request, by httpx alone."""
-    times: list[float] = []
-    tokens = 0
-    start = time.perf_counter()
-    with client.stream("POST", "/v1/completions", json=body) as response:
-        response.raise_for_status()
-        for line in response.iter_lines():
-            now = time.perf_counter()
-            if not line.startswith("data: {"):
-                continue
-            event = json.loads(line.removeprefix("data: "))
-            if event.get("usage"):
-                tokens = event["usage"]["completion_tokens"]
-            if event["choices"] and event["choices"][0]["text"]:
-                times.append(now)
-    end = time.perf_counter()
-    return times[0] - start, (times[-1] - times[0]) / (tokens - 1), end - start
+class Figures(NamedTuple):
+    """Of one request, in seconds."""
+
+    TTFT: float
+    TPOT: float
+    E2E: float
 
 
-async def ours(client: HttpClient, body: dict[str, Any]) -> tuple[float, ...]:
-    """The same of one request, by the benchmark's client and metrics."""
-    record = RequestRecord(id="0", scenario="check", phase="measured", stream=0)
-    await client.post("/v1/completions", json.dumps(body).encode(), StreamAnswer(record))
-    found = ttft(record), tpot(record), e2e(record)
-    if record.error is not None or found[0] is None or found[1] is None:
-        raise SystemExit(f"a request failed: {record.error or 'its answer was too short'}")
-    return found[0], found[1], found[2]
+Client = Callable[[dict[str, Any]], Awaitable[Figures]]
 
 
-async def take_turns(url: str, rounds: int, input_len: int, output_len: int) -> dict[str, list[tuple[float, ...]]]:
+class Reading:
+    """What one request's events say, given line by line."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._times: list[float] = []
+        self._tokens = 0
+
+    def take(self, line: str) -> None:
+        now = time.perf_counter()
+        if not line.startswith("data: {"):
+            return
+        event = json.loads(line.removeprefix("data: "))
+        if event.get("usage"):
+            self._tokens = event["usage"]["completion_tokens"]
+        if event["choices"] and event["choices"][0]["text"]:
+            self._times.append(now)
+
+    def figures(self) -> Figures:
+        end = time.perf_counter()
+        first, last = self._times[0], self._times[-1]
+        return Figures(first - self._start, (last - first) / (self._tokens - 1), end - self._start)
+
+
+def by_socket(connection: socket.socket, host: str) -> Client:
+    lines = _lines(connection)
+
+    async def ask(body: dict[str, Any]) -> Figures:
+        content = json.dumps(body).encode()
+        head = f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        request = head.encode() + content
+        reading = Reading()
+        connection.sendall(request)
+        for line in lines:
+            reading.take(line)
+            if line == "0":  # the last chunk's length
+                next(lines)
+                return reading.figures()
+        raise SystemExit("the server closed the connection")
+
+    return ask
+
+
+def _lines(connection: socket.socket) -> Iterator[str]:
+    rest = b""
+    while data := connection.recv(65536):
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            yield line.decode().strip()
+
+
+def by_httpx(client: httpx.Client) -> Client:
+    async def ask(body: dict[str, Any]) -> Figures:
+        reading = Reading()
+        with client.stream("POST", PATH, json=body) as response:
+            response.raise_for_status()
+            for line in response.iter_lines():
+                reading.take(line)
+        return reading.figures()
+
+    return ask
+
+
+def by_aiohttp(client: aiohttp.ClientSession, url: str) -> Client:
+    async def ask(body: dict[str, Any]) -> Figures:
+        reading = Reading()
+        async with client.post(url + PATH, json=body) as response:
+            response.raise_for_status()
+            async for line in response.content:
+                reading.take(line.decode())
+        return reading.figures()
+
+    return ask
+
+
+def by_bench(client: HttpClient) -> Client:
+    async def ask(body: dict[str, Any]) -> Figures:
+        record = RequestRecord(id="0", scenario="check", phase="measured", stream=0)
+        await client.post(PATH, json.dumps(body).encode(), StreamAnswer(record))
+        first, each, whole = ttft(record), tpot(record), e2e(record)
+        if record.error is not None or first is None or each is None or whole is None:
+            raise SystemExit(f"a request failed: {record.error or 'its answer was too short'}")
+        return Figures(first, each, whole)
+
+    return ask
+
+
+async def take_turns(url: str, rounds: int, input_len: int, output_len: int) -> dict[str, list[Figures]]:
     """What each client measured, after two rounds of warm-up; every prompt is new."""
-    client, theirs = HttpClient(Address.parse(url)), httpx.Client(base_url=url, timeout=600)
-    model = model_of(theirs)
+    address = Address.parse(url)
     draw = random.Random()
-    found: dict[str, list[tuple[float, ...]]] = {"bench": [], "independent": []}
-    for _ in range(rounds + 2):
-        for name in draw.sample(sorted(found), 2):
-            body = {
-                "model": model,
-                "prompt": [draw.randrange(1000, 40000) for _ in range(input_len)],
-                "max_tokens": output_len,
-                "ignore_eos": True,
-                "temperature": 0,
-                "stream": True,
-                "stream_options": {"include_usage": True},
+    with (
+        httpx.Client(base_url=url, timeout=600) as theirs,
+        socket.create_connection((address.host, address.port)) as connection,
+        closing(HttpClient(address)) as ours,
+    ):
+        model = str(theirs.get("/v1/models").json()["data"][0]["id"])
+        async with aiohttp.ClientSession() as session:
+            clients = {
+                "bench": by_bench(ours),
+                "socket": by_socket(connection, address.host),
+                "httpx": by_httpx(theirs),
+                "aiohttp": by_aiohttp(session, url),
             }
-            found[name].append(await ours(client, body) if name == "bench" else independent(theirs, body))
-    client.close()
+            found: dict[str, list[Figures]] = {name: [] for name in clients}
+            for _ in range(rounds + 2):
+                for name in draw.sample(sorted(found), len(found)):
+                    body = {
+                        "model": model,
+                        "prompt": [draw.randrange(1000, 40000) for _ in range(input_len)],
+                        "max_tokens": output_len,
+                        "ignore_eos": True,
+                        "temperature": 0,
+                        "stream": True,
+                        "stream_options": {"include_usage": True},
+                    }
+                    found[name].append(await clients[name](body))
     return {name: measured[2:] for name, measured in found.items()}
-
-
-def model_of(client: httpx.Client) -> str:
-    return str(client.get("/v1/models").json()["data"][0]["id"])
 
 
 def main() -> None:
@@ -89,14 +170,16 @@ def main() -> None:
     options = parser.parse_args()
     found = asyncio.run(take_turns(options.url, options.rounds, options.input_len, options.output_len))
     print(f"{options.rounds} requests each, {options.input_len} in, {options.output_len} out; medians in ms")
-    for place, figure in enumerate(FIGURES):
-        a, b = ([one[place] for one in found[name]] for name in ("independent", "bench"))
-        ratio = paired_ratio(a, b)
-        print(
-            f"{figure}: independent {statistics.median(a) * 1e3:.3f}, bench {statistics.median(b) * 1e3:.3f} "
-            f"({statistics.median(b) / statistics.median(a) - 1:+.2%}); "
-            f"paired {ratio.ratio - 1:+.2%} [{ratio.low - 1:+.2%}, {ratio.high - 1:+.2%}]"
-        )
+    for place, figure in enumerate(Figures._fields):
+        bench = [one[place] for one in found["bench"]]
+        print(f"{figure}: bench {statistics.median(bench) * 1e3:.3f}")
+        for name in ("socket", "httpx", "aiohttp"):
+            other = [one[place] for one in found[name]]
+            ratio = paired_ratio(other, bench)
+            print(
+                f"  {name} {statistics.median(other) * 1e3:.3f}: bench is {statistics.median(bench) / statistics.median(other) - 1:+.2%}, "
+                f"paired {ratio.ratio - 1:+.2%} [{ratio.low - 1:+.2%}, {ratio.high - 1:+.2%}]"
+            )
 
 
 if __name__ == "__main__":
