@@ -8,7 +8,6 @@ takes to build a request and to hand a line on counts as the server's in its fig
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import random
 import socket
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import httpx
+import uvloop
 
 from firsttoken.bench.http_client import Address, HttpClient
 from firsttoken.bench.metrics import e2e, tpot, ttft
@@ -70,8 +70,8 @@ def by_socket(connection: socket.socket, host: str) -> Client:
 
     async def ask(body: dict[str, Any]) -> Figures:
         content = json.dumps(body).encode()
-        head = f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-        request = head.encode() + content
+        head = f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        request = f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
         reading = Reading()
         connection.sendall(request)
         for line in lines:
@@ -92,12 +92,12 @@ def _lines(connection: socket.socket) -> Iterator[str]:
             yield line.decode().strip()
 
 
-def by_httpx(client: httpx.Client) -> Client:
+def by_httpx(client: httpx.AsyncClient) -> Client:
     async def ask(body: dict[str, Any]) -> Figures:
         reading = Reading()
-        with client.stream("POST", PATH, json=body) as response:
+        async with client.stream("POST", PATH, json=body) as response:
             response.raise_for_status()
-            for line in response.iter_lines():
+            async for line in response.aiter_lines():
                 reading.take(line)
         return reading.figures()
 
@@ -133,12 +133,11 @@ async def take_turns(url: str, rounds: int, input_len: int, output_len: int) -> 
     address = Address.parse(url)
     draw = random.Random()
     with (
-        httpx.Client(base_url=url, timeout=600) as theirs,
         socket.create_connection((address.host, address.port)) as connection,
         closing(HttpClient(address)) as ours,
     ):
-        model = str(theirs.get("/v1/models").json()["data"][0]["id"])
-        async with aiohttp.ClientSession() as session:
+        async with httpx.AsyncClient(base_url=url, timeout=600) as theirs, aiohttp.ClientSession() as session:
+            model = str((await theirs.get("/v1/models")).json()["data"][0]["id"])
             clients = {
                 "bench": by_bench(ours),
                 "socket": by_socket(connection, address.host),
@@ -168,16 +167,17 @@ def main() -> None:
     parser.add_argument("--input-len", type=int, default=64)
     parser.add_argument("--output-len", type=int, default=64)
     options = parser.parse_args()
-    found = asyncio.run(take_turns(options.url, options.rounds, options.input_len, options.output_len))
+    found = uvloop.run(take_turns(options.url, options.rounds, options.input_len, options.output_len))
     print(f"{options.rounds} requests each, {options.input_len} in, {options.output_len} out; medians in ms")
     for place, figure in enumerate(Figures._fields):
         bench = [one[place] for one in found["bench"]]
         print(f"{figure}: bench {statistics.median(bench) * 1e3:.3f}")
         for name in ("socket", "httpx", "aiohttp"):
             other = [one[place] for one in found[name]]
+            median = statistics.median(other)
             ratio = paired_ratio(other, bench)
             print(
-                f"  {name} {statistics.median(other) * 1e3:.3f}: bench is {statistics.median(bench) / statistics.median(other) - 1:+.2%}, "
+                f"  {name} {median * 1e3:.3f}: bench is {statistics.median(bench) / median - 1:+.2%}, "
                 f"paired {ratio.ratio - 1:+.2%} [{ratio.low - 1:+.2%}, {ratio.high - 1:+.2%}]"
             )
 

@@ -31,7 +31,9 @@ class PacedServer:
 
     async def _models(self, writer: asyncio.StreamWriter) -> None:
         body = json.dumps({"object": "list", "data": [{"id": "paced", "object": "model"}]}).encode()
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        )
         await writer.drain()
 
     async def _answer(self, body: dict[str, object], writer: asyncio.StreamWriter) -> None:

@@ -54,10 +54,26 @@ def test_with_a_password_nobody_gets_in_without_it(
         tab.fill("#password", "wrong horse")
         tab.keyboard.press("Enter")
         expect(tab.get_by_text("That is not the password")).to_be_visible()
-        assert context.request.get(page.url + "/user").status == 401
+        assert context.request.get(page.url + "/user").text() == ""
+        assert context.request.get(page.url + "/firsttoken/state").status == 401
         tab.fill("#password", "correct horse")
         tab.keyboard.press("Enter")
         expect(tab.locator("#chat-input")).to_be_visible()
+
+
+def test_a_login_leaves_no_error_in_the_console(browser: Browser, running_model: RunningModel, data: Path) -> None:
+    with (
+        RunningPage(running_model.url, data, FIRSTTOKEN_UI_PASSWORD="correct horse") as page,
+        browser.new_context() as context,
+    ):
+        tab = context.new_page()
+        errors: list[str] = []
+        tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        tab.goto(page.url)
+        tab.fill("#password", "correct horse")
+        tab.keyboard.press("Enter")
+        expect(tab.locator("#chat-input")).to_be_visible()
+        assert errors == []
 
 
 def test_another_sites_script_does_not_reach_a_page_on_loopback(browser: Browser, running_page: RunningPage) -> None:

@@ -132,6 +132,8 @@ def test_the_demo_model_answers_on_the_page_and_follow_ups_hit_its_cache(
             painted = delay(tab, question)
             over.append(painted - float(tab.foot.split("TTFT ")[1].split(" ms")[0]))
         cached = int(tab.foot.split("prompt ")[1].split(", ")[1].split("%")[0])
-        print(f"key to paint over TTFT: {statistics.median(over):.0f} ms (median), {cached} % of the last prompt cached")
+        print(
+            f"key to paint over TTFT: {statistics.median(over):.0f} ms (median), {cached} % of the last prompt cached"
+        )
         assert cached > 50
         assert min(over) < MOST

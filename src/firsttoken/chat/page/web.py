@@ -52,6 +52,7 @@ class Web:
 
         routes = [
             *(Route(path, self.document) for path in _DOCUMENTS),
+            Route("/user", self.user),
             Route("/firsttoken/state", self.state),
             Route("/firsttoken/files/{id}", self.file),
             Route("/firsttoken/export", self.export_all),
@@ -81,6 +82,14 @@ class Web:
             # Here already, so that the page need not first be refused and then ask to be let in.
             set_auth_cookie(request, response, create_jwt(User(identifier=USER)))
         return response
+
+    async def user(self, request: Request) -> Response:
+        """Who is logged in. Where nobody is, Chainlit's own refusal would be an error in the console of each login."""
+        try:
+            found = await get_current_user(get_token_from_cookies(request.cookies))
+        except HTTPException:
+            return Response(status_code=204)
+        return JSONResponse(found.to_dict())
 
     async def element(self, request: Request) -> Response:
         """Chainlit fetches it again for each answer, which must not wait for that."""

@@ -156,6 +156,10 @@
   const look = async () => {
     clearTimeout(timer);
     let pause = 1500;
+    if (location.pathname.startsWith('/login')) {
+      timer = setTimeout(look, pause);
+      return; // nobody is told before a login
+    }
     try {
       const response = await fetch('/firsttoken/state');
       const state = response.status === 401 ? { state: 'ready' } : await response.json();
