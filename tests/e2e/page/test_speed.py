@@ -57,6 +57,7 @@ WATCH_PAINT = """() => {
 
 def delay(tab: Tab, question: str) -> float:
     """Milliseconds from the key press to the frame that shows the first text."""
+    tab.page.wait_for_timeout(1000)  # nobody types faster: the last answer's drawing is over
     tab.page.evaluate(WATCH_PAINT)
     before = tab.page.locator(".foot").count()
     tab.ask(question)
