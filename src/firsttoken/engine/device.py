@@ -12,11 +12,11 @@ import torch
 
 from firsttoken.config import EngineConfig
 from firsttoken.engine.gpu_needs import why_no_cuda, why_no_launchers
-from firsttoken.engine.memory_plan import GIB, DeviceMemory
 from firsttoken.errors import ConfigError
 from firsttoken.kernels.gpu import has_triton
 from firsttoken.machine.gpu import read_gpus
 from firsttoken.machine.host import read_host
+from firsttoken.model.memory_plan import DeviceMemory, usual_batch
 
 # keep: GGUF blocks that the CPU kernels can multiply stay as they are, everything else is rounded to int8
 WeightForm = Literal["dense", "keep", "int8", "int4"]
@@ -140,18 +140,15 @@ def _threads(config: EngineConfig) -> int:
 
 
 def _batch_limits(config: EngineConfig, device: torch.device) -> tuple[int, int]:
-    """Sequences and tokens a step. A GPU's grow with its memory, for the logits of all rows take their share of it."""
+    """Sequences and tokens a step."""
     for flag, value in (
         ("--max-num-seqs", config.max_num_seqs),
         ("--max-num-batched-tokens", config.max_num_batched_tokens),
     ):
         if value is not None and value < 1:
             raise ConfigError(f"{flag} must be at least 1.")
-    if device.type == "cpu":
-        seqs, tokens = 32, 2048
-    else:
-        total = torch.cuda.get_device_properties(device).total_memory
-        seqs, tokens = (256, 32768) if total > 40 * GIB else (128, 8192) if total > 20 * GIB else (64, 4096)
+    total = 0 if device.type == "cpu" else torch.cuda.get_device_properties(device).total_memory
+    seqs, tokens = usual_batch(device.type, total)
     asked_seqs, asked_tokens = config.max_num_seqs, config.max_num_batched_tokens
     if asked_seqs is not None and asked_tokens is not None and asked_tokens < asked_seqs:
         raise ConfigError(

@@ -14,7 +14,6 @@ from firsttoken.engine.device import Placement, place, read_memory
 from firsttoken.engine.engine import Engine
 from firsttoken.engine.grammar.compiler import GrammarCompiler
 from firsttoken.engine.grammar.vocabulary import vocabulary_of, wait_for
-from firsttoken.engine.memory_plan import Demand, DeviceMemory, MemoryPlan, plan_memory
 from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
 from firsttoken.engine.profile_run import activation_bytes
 from firsttoken.engine.scheduler import SchedulerLimits
@@ -28,6 +27,7 @@ from firsttoken.model.config import ModelConfig, load_config
 from firsttoken.model.cost import kv_bytes_per_token, weight_bytes
 from firsttoken.model.decoder import Decoder
 from firsttoken.model.loading import build_decoder, open_weights
+from firsttoken.model.memory_plan import Demand, DeviceMemory, MemoryPlan, plan_memory
 from firsttoken.model.rope import RopeTable
 from firsttoken.model.vocabulary import token_id_limit
 from firsttoken.model.weights import LinearFactory

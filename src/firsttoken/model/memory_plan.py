@@ -70,6 +70,16 @@ class DeviceMemory:
         return min(int(self.total * self.utilization), self.free)
 
 
+def usual_batch(kind: str, total: int) -> tuple[int, int]:
+    """Sequences and tokens a step where nobody asks for others, on a device of `total` bytes.
+
+    A GPU's grow with its memory, for the logits of all rows take their share of it.
+    """
+    if kind == "cpu":
+        return 32, 2048
+    return (256, 32768) if total > 40 * GIB else (128, 8192) if total > 20 * GIB else (64, 4096)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
     """Bytes by purpose, and what they hold."""

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from firsttoken.engine.memory_plan import GIB, Demand, DeviceMemory, plan_memory
 from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.cost import weight_bytes
+from firsttoken.model.memory_plan import GIB, Demand, DeviceMemory, plan_memory
 
 QWEN3_4B = ModelConfig(
     architecture="Qwen3ForCausalLM",
