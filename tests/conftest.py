@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from firsttoken.model.hub import resolve
 from firsttoken.tokenizer import Tokenizer
@@ -22,10 +23,11 @@ def demo_file() -> Path:
 
 @pytest.fixture(scope="session")
 def qwen_folder(request: pytest.FixtureRequest) -> Path:
-    """Qwen3's tokeniser files; built once (3 s), then kept in pytest's cache."""
+    """Qwen3's tokeniser files; built once (3 s) for all of pytest's workers, then kept in its cache."""
     folder = request.config.cache.mkdir("qwen3-tokenizer")
-    if not (folder / "generation_config.json").exists():  # written last
-        write_qwen3(folder)
+    with FileLock(folder / "lock"):
+        if not (folder / "generation_config.json").exists():  # written last
+            write_qwen3(folder)
     return folder
 
 
