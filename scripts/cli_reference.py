@@ -45,7 +45,9 @@ def sections(command: click.Command, name: str, parent: click.Context) -> list[s
     found = [f"## {context.command_path}\n\n```\n{command.get_help(context)}\n```\n"]
     if isinstance(command, click.Group):
         for inner in command.list_commands(context):
-            found += sections(command.commands[inner], inner, context)
+            one = command.get_command(context, inner)
+            assert one is not None
+            found += sections(one, inner, context)
     return found
 
 

@@ -6,21 +6,20 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
-from importlib import import_module
 
 import click
 
+from firsttoken.cli.lazy_group import LazyGroup
 from firsttoken.errors import ConfigError, FirstTokenError
 from firsttoken.version import __version__
 
-# name: (module, the command's name in it, one line of help); a help line here saves importing the module for --help
 COMMANDS = {
     "serve": ("firsttoken.cli.serve", "serve", "Serve a model over an OpenAI-compatible HTTP API."),
     "chat": ("firsttoken.cli.chat", "chat", "Talk to a model in this terminal."),
     "ui": ("firsttoken.cli.ui", "ui", "Open a chat page for your browser."),
     "pull": ("firsttoken.cli.pull", "pull", "Download a model, or finish a download that was cut."),
     "bench": ("firsttoken.cli.bench", "bench", "Measure any OpenAI-compatible server, and compare runs."),
+    "doctor": ("firsttoken.cli.doctor", "doctor", "Say whether a model will run fast here, and if not, why."),
     "kernels": ("firsttoken.cli.kernels", "kernels", "Measure how the GPU kernels are best launched on this card."),
     "version": ("firsttoken.cli.version", "version", "Print the versions of firsttoken, Python and torch."),
     "demo": ("firsttoken.cli.demo", "demo", "Ask the small demo model a first question (what `make demo` runs)."),
@@ -29,36 +28,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR)  # for a file
 
 
-class LazyGroup(click.Group):
-    """A group that knows its commands' names and help lines, and loads one only to run it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, attribute, _ = COMMANDS[cmd_name]
-        command = getattr(import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            near = get_close_matches(name, COMMANDS, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"The commands are {', '.join(COMMANDS)}."
-            raise click.UsageError(f"No such command '{name}'. {hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="firsttoken", message="%(prog)s %(version)s")
 def cli() -> None:
     """Serve Qwen3-4B-Instruct and its dense relatives with the shortest wait for the first token."""

@@ -9,9 +9,8 @@ import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from firsttoken.machine.driver import DRIVER_OF_CUDA
 from firsttoken.machine.gpu import Gpu
-
-DRIVER_OF_CUDA = {12: 525, 13: 580}  # the oldest driver of each CUDA release line, as NVIDIA's release notes say
 
 
 def why_no_cuda(gpus: Sequence[Gpu], torch_version: str, cuda_version: str | None) -> str | None:

@@ -94,7 +94,7 @@ def open_sensors() -> GpuSensors | str:
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
-        return "GPU: not read, because nvidia-ml-py is not installed (pip install 'firsttoken[bench]')."
+        return "GPU: not read, because nvidia-ml-py is not installed (pip install nvidia-ml-py)."
     try:
         sensors = GpuSensors(nvml)
     except nvml.NVMLError as error:

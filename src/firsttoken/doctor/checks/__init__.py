@@ -1,0 +1,1 @@
+"""The checks: each takes readings and gives findings; none reads anything itself."""

@@ -1,0 +1,56 @@
+"""Findings on a terminal: one line a check, and below what is not well why it matters and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from firsttoken.doctor.finding import Finding, Verdict
+
+WORDS: dict[Verdict, str] = {"ok": "ok", "warn": "warn", "bad": "BAD", "unread": "–"}
+_STYLES: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "bad": "bold red", "unread": "dim"}
+
+
+def print_findings(console: Console, findings: Sequence[Finding], *, explain: bool = False) -> None:
+    """Findings under their areas, in the given order; `explain` says of the good ones too why they matter."""
+    width = max((len(one.check) for one in findings), default=0)
+    for area, group in groupby(findings, key=lambda one: one.area):
+        console.print(Text(area[:1].upper() + area[1:], style="bold"))
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column(width=6)
+        table.add_column(width=width)
+        table.add_column(overflow="fold")
+        for one in group:
+            table.add_row(Text(f"  {WORDS[one.verdict]}", _STYLES[one.verdict]), one.check, _words(one, explain))
+        console.print(table)
+        console.print()
+    console.print(summary(findings))
+
+
+def summary(findings: Sequence[Finding]) -> Text:
+    """How many of each verdict, in one line."""
+    count = Counter(one.verdict for one in findings)
+    parts = [
+        (f"{count['bad']} bad", _STYLES["bad"] if count["bad"] else ""),
+        (f"{count['warn']} to look at", _STYLES["warn"] if count["warn"] else ""),
+        (f"{count['ok']} ok", _STYLES["ok"] if count["ok"] else ""),
+        (f"{count['unread']} not readable here", "dim"),
+    ]
+    line = Text()
+    for text, style in parts:
+        line.append(", " if line else "").append(text, style=style)
+    return line
+
+
+def _words(one: Finding, explain: bool) -> Text:
+    text = Text(one.reading, style="dim" if one.verdict == "unread" else "")
+    if one.verdict in ("warn", "bad") or explain:
+        text.append(f"\n{one.why}", style="dim")
+    if one.fix:
+        text.append("\nFix: ", style="bold").append(one.fix)
+    return text
