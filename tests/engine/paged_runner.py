@@ -6,6 +6,7 @@ Its model is a function of (seed, tokens so far), so each sequence's whole outpu
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -18,6 +19,7 @@ from firsttoken.engine.scheduler import SchedulerLimits
 from firsttoken.engine.sequence import Sequence
 from firsttoken.engine.step_cost import StepCost
 from firsttoken.engine.step_plan import Masks, PlanRow, StepPlan, StepResult
+from firsttoken.engine.work_cost import WorkCost
 from firsttoken.types import EngineInfo, GenerateRequest, SamplingParams, SequenceOutput, TokenLogprob
 
 VOCAB = 24
@@ -151,6 +153,7 @@ class PagedRunner:
     info: EngineInfo
     plans: list[StepPlan] = field(default_factory=list)
     fail_steps: dict[int, str] = field(default_factory=dict)  # step id -> error
+    while_collecting: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._memory: list[bytes | None] = [None] * (self.info.num_blocks * self.info.block_size)
@@ -198,6 +201,7 @@ class PagedRunner:
 
     def collect(self) -> StepResult:
         assert len(self._launched) == 2 or not self._unmasked, "the oldest step waits for its masks"
+        self.while_collecting()
         launched = self._launched.popleft()
         self._check(launched)
         rows = launched.plan.rows
@@ -314,12 +318,21 @@ def bench(
     max_shared_tokens: int | None = None,
     seed: int = 0,
     grammars: GrammarCompiler | None = None,
+    work_cost: WorkCost = WorkCost(),
+    device_seconds: float = 0.0,
     **info: object,
 ) -> Bench:
-    """An engine of 64 blocks of 4 tokens, 8 slots and a context of 64, unless told otherwise."""
+    """An engine of 64 blocks of 4 tokens, 8 slots and a context of 64, unless told otherwise.
+
+    `device_seconds`: how long each step is waited for.
+    """
     described = engine_info(**info)
-    runner = PagedRunner(described)
     clock = Clock()
+
+    def wait() -> None:
+        clock.now += device_seconds
+
+    runner = PagedRunner(described, while_collecting=wait)
     engine = Engine(
         runner,
         described,
@@ -337,5 +350,6 @@ def bench(
         seed=seed,
         clock=clock,
         grammars=grammars,
+        work_cost=work_cost,
     )
     return Bench(engine, runner, clock)

@@ -4,6 +4,7 @@ import pytest
 from tests.engine.paged_runner import bench, request
 
 from firsttoken.engine.stats import EngineCounters, one_two_five
+from firsttoken.engine.work_cost import WorkCost
 from firsttoken.wire import Histogram
 
 PROMPT = [1, 2, 3, 4, 5]
@@ -55,6 +56,36 @@ def test_counters_count_tokens_and_a_prompt_once_a_request() -> None:
     assert run.counter("generation_tokens_total") == 12
     assert run.counter("prefix_cache_queries_total") == 15
     assert run.counter("prefix_cache_hits_total") == 8
+
+
+def test_busy_time_runs_from_a_bursts_first_step_to_its_last_result() -> None:
+    run = bench()
+    run.engine.add(request("r", PROMPT, max_tokens=4, ignore_eos=True))
+    run.run()
+    assert run.counter("engine_busy_seconds_total") == pytest.approx(0.04)  # begun at .01, collected at .05
+    run.clock.now += 60
+    run.engine.add(request("later", PROMPT, max_tokens=4, ignore_eos=True))
+    run.run()
+    assert run.counter("engine_busy_seconds_total") == pytest.approx(0.08)
+
+
+def test_only_the_wait_for_the_device_counts_as_waiting() -> None:
+    run = bench(device_seconds=0.5)
+    run.engine.add(request("r", PROMPT, max_tokens=2, ignore_eos=True))
+    run.run()
+    assert run.counter("engine_device_wait_seconds_total") == pytest.approx(1.0)
+    assert run.counter("engine_busy_seconds_total") == pytest.approx(1.0 + 0.02)
+
+
+def test_read_bytes_and_flops_are_those_of_each_steps_shapes() -> None:
+    cost = WorkCost(step_bytes=1000, context_bytes=10, token_flops=100, sample_flops=7, pair_flops=1)
+    run = bench(work_cost=cost)
+    run.engine.add(request("r", PROMPT, max_tokens=2, ignore_eos=True))
+    run.run()
+    prompt = (1000 + 5 * 10, 5 * 100 + 7 + 5 * 5 // 2)
+    decode = (1000 + 6 * 10, 100 + 7 + 6)
+    assert run.counter("estimated_read_bytes_per_gpu_total") == prompt[0] + decode[0]
+    assert run.counter("estimated_flops_per_gpu_total") == prompt[1] + decode[1]
 
 
 def test_what_was_asked_for_counts_once_a_request_when_its_last_sequence_ends() -> None:

@@ -19,6 +19,7 @@ from firsttoken.engine.scheduler import Scheduler, SchedulerLimits
 from firsttoken.engine.sequence import Sequence, Status
 from firsttoken.engine.stats import EngineCounters
 from firsttoken.engine.step_plan import PlanRow, Runner, StepPlan, StepResult
+from firsttoken.engine.work_cost import WorkCost
 from firsttoken.errors import InvalidRequest, QueueFull, Unavailable
 from firsttoken.types import EngineInfo, FinishReason, GenerateRequest, SequenceOutput, TokenLogprob
 from firsttoken.wire import EngineStats
@@ -47,8 +48,10 @@ class Engine:
         seed: int = 0,
         clock: Callable[[], float] = time.monotonic,
         grammars: GrammarCompiler | None = None,
+        work_cost: WorkCost = WorkCost(),
     ) -> None:
         self.info = info
+        self._work_cost = work_cost
         self._runner = runner
         self._max_queue = max_queue
         self._max_num_seqs = limits.max_num_seqs
@@ -69,6 +72,7 @@ class Engine:
         self._in_flight: deque[StepPlan] = deque()
         self._draining = False
         self._order = 0
+        self._begun = 0.0  # when the latest step began
 
     @property
     def has_work(self) -> bool:
@@ -142,7 +146,11 @@ class Engine:
 
         Empty after the first step of a burst, when nothing is behind it yet.
         """
-        plan = self._scheduler.schedule(self._clock())
+        now = self._clock()
+        if self._in_flight:
+            self._counters.busy_seconds += now - self._begun
+        self._begun = now
+        plan = self._scheduler.schedule(now)
         if plan is not None:
             self._runner.launch(plan)
             self._in_flight.append(plan)
@@ -150,14 +158,19 @@ class Engine:
                 return self._mask(plan)
         if not self._in_flight:
             return []
+        before = self._clock()
         result = self._runner.collect()
+        now = self._clock()
+        self._counters.wait_seconds += now - before
         collected = self._in_flight.popleft()
+        if not self._in_flight:  # the burst ends here
+            self._counters.busy_seconds += now - self._begun
         assert result.step_id == collected.step_id, "the runner's results are out of order"
         self._scheduler.pool.collected(collected.step_id)
         if result.error is not None:
             outputs = self._fail(collected, result.error)
         else:
-            outputs = self._commit(collected, result)
+            outputs = self._commit(collected, result, now)
         return outputs if plan is None else outputs + self._mask(plan)
 
     def improve(self) -> bool:
@@ -206,8 +219,7 @@ class Engine:
             self._prompt_logprobs[seq] = [None] * seq.num_prompt_tokens
         return seq
 
-    def _commit(self, plan: StepPlan, result: StepResult) -> list[SequenceOutput]:
-        now = self._clock()
+    def _commit(self, plan: StepPlan, result: StepResult, now: float) -> list[SequenceOutput]:
         times = _Times()
         outputs: list[SequenceOutput] = []
         for i, row in enumerate(plan.rows):
@@ -227,6 +239,7 @@ class Engine:
                 self._finish(seq, "length", now)
                 outputs.append(output)
         self._counters.step(now, plan.num_tokens, times.first, times.last)
+        self._counters.work(*self._work_cost.of_step(plan))
         return outputs
 
     def _take_token(

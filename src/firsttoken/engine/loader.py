@@ -19,6 +19,7 @@ from firsttoken.engine.profile_run import activation_bytes
 from firsttoken.engine.scheduler import SchedulerLimits
 from firsttoken.engine.step_cost import StepCost
 from firsttoken.engine.warm_up import WarmUp
+from firsttoken.engine.work_cost import WorkCost
 from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.kernels.cpu_forms import CpuLinear, CpuLinears
 from firsttoken.kernels.cpu_ops import cpu_kernels, why_no_kernels
@@ -108,15 +109,17 @@ class _Loader:
             step_cost=cost,
             token_grain=TOKEN_GRAIN if placement.device.type == "cuda" else 1,
         )
+        info = self._info(model, decoder, placement, plan, limit)
         engine = Engine(
             runner,
-            self._info(model, decoder, placement, plan, limit),
+            info,
             limits,
             max_queue=config.max_queue,
             enable_prefix_caching=config.enable_prefix_caching,
             max_shared_tokens=rope.shareable_tokens,
             seed=config.seed,
             grammars=GrammarCompiler(vocabulary, max_seconds=config.max_grammar_seconds),
+            work_cost=WorkCost.of_model(model, info.weight_bytes, info.kv_bytes_per_token),
         )
         return Loaded(engine, runner)
 

@@ -70,6 +70,10 @@ class EngineCounters:
         self.prefix_cache_hits = 0  # prompt tokens found
         self.preemptions = 0
         self.finished = {"stop": 0, "length": 0, "abort": 0, "error": 0}
+        self.busy_seconds = 0.0  # in which steps followed each other
+        self.wait_seconds = 0.0  # of these, in which the host waited for the device
+        self.read_bytes = 0  # the least that the steps had to read, by `WorkCost`
+        self.flops = 0
         tokens = one_two_five(max_model_len)
         self._ttft = _Bins(_TTFT)
         self._itl = _Bins(_TOKEN)
@@ -101,6 +105,11 @@ class EngineCounters:
             self._ttft.observe(now - arrival)
         for before, times in last.items():
             self._itl.observe(now - before, times)
+
+    def work(self, read_bytes: int, flops: int) -> None:
+        """What a collected step had to read and compute at least."""
+        self.read_bytes += read_bytes
+        self.flops += flops
 
     def finish(self, seq: Sequence, now: float, *, ends_request: bool) -> None:
         """One finished sequence, whatever its reason; `ends_request` where it was the last of its request."""
@@ -148,6 +157,10 @@ class EngineCounters:
                 "prefix_cache_queries_total": self.prefix_cache_queries,
                 "prefix_cache_hits_total": self.prefix_cache_hits,
                 "num_preemptions_total": self.preemptions,
+                "engine_busy_seconds_total": self.busy_seconds,
+                "engine_device_wait_seconds_total": self.wait_seconds,
+                "estimated_read_bytes_per_gpu_total": self.read_bytes,
+                "estimated_flops_per_gpu_total": self.flops,
             },
             finished=dict(self.finished),
             histograms={

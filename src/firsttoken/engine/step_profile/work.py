@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from firsttoken.engine.step_plan import StepPlan
+from firsttoken.engine.work_cost import WorkCost
 from firsttoken.model.config import ModelConfig
-from firsttoken.model.cost import attention_flops, head_flops, layer_flops
 from firsttoken.types import EngineInfo
 
 
@@ -25,14 +25,14 @@ class Work:
 
 def work_of(plans: Iterable[StepPlan], config: ModelConfig, info: EngineInfo) -> Work:
     """Counts the layers for every token, the head for every row that samples, attention over the causal part."""
-    steps = rows = tokens = context = flops = 0
+    cost = WorkCost.of_model(config, info.weight_bytes, info.kv_bytes_per_token)
+    steps = rows = tokens = context = num_bytes = flops = 0
     for plan in plans:
         steps += 1
         rows += len(plan.rows)
         tokens += plan.num_tokens
         context += sum(row.end for row in plan.rows)
-        flops += layer_flops(config) * plan.num_tokens
-        flops += head_flops(config) * sum(row.samples for row in plan.rows)
-        flops += sum(attention_flops(config, row.num_tokens, row.end) for row in plan.rows)
-    num_bytes = steps * info.weight_bytes + context * info.kv_bytes_per_token
+        step_bytes, step_flops = cost.of_step(plan)
+        num_bytes += step_bytes
+        flops += step_flops
     return Work(steps, rows, tokens, context, num_bytes, flops)
