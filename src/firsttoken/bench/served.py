@@ -104,6 +104,18 @@ class Served:
         identity.version = str(version or "")
         identity.details = {name: str(value) for name, value in entry.items() if name in _DETAILS}
 
+    def metrics(self) -> str:
+        """The text of its /metrics. Raises ConfigError and Unavailable in one sentence."""
+        try:
+            answer = self._client.get(f"{self._root}/metrics", timeout=10.0)
+        except httpx.HTTPError as error:
+            raise Unavailable(f"no server answers at {self._root} ({error})") from None
+        if answer.status_code == 404:
+            raise ConfigError(f"the server at {self._root} has no /metrics: start SGLang with --enable-metrics")
+        if answer.status_code != 200:
+            raise Unavailable(f"the server at {self._root} does not tell its metrics (HTTP {answer.status_code})")
+        return answer.text
+
     def tokenize(self, text: str) -> list[int] | None:
         """Ids without special tokens: vLLM's form of /tokenize first, then llama.cpp's."""
         bodies: list[dict[str, Any]] = [

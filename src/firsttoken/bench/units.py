@@ -50,3 +50,11 @@ def size(value: float | None) -> str:
             return f"{digits(value)} {unit}"
         value /= 1024
     return f"{digits(value)} TiB"
+
+
+def scaled(value: float, unit: str) -> str:
+    """With a decimal prefix, as rates of memory and arithmetic are given: 3.57 TB/s."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if abs(value) >= factor:
+            return f"{digits(value / factor)} {prefix}{unit}"
+    return f"{digits(value)} {unit}"

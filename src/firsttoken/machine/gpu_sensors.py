@@ -51,6 +51,12 @@ class GpuSensors:
         """Sensors that this card was asked for and does not have."""
         return sorted(name for card, name in self._silent if card == index)
 
+    def max_sm_clock_mhz(self, index: int) -> float | None:
+        """The highest that this card's cores can be set to."""
+        with suppress(self._nvml.NVMLError):
+            return float(self._nvml.nvmlDeviceGetMaxClockInfo(self._handles[index], self._nvml.NVML_CLOCK_SM))
+        return None
+
     def read(self, index: int) -> GpuReading:
         """Never raises: a card that fell off the bus has no readings."""
         nvml, handle = self._nvml, self._handles[index]

@@ -1,0 +1,1 @@
+"""What bounds a running server, by its own metrics and the card's sensors."""

@@ -1,0 +1,62 @@
+"""What the card's own sensors said while a server was watched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from firsttoken.machine.gpu_sensors import GpuReading
+
+_POWER = "software power cap"
+_OFTEN = 0.5  # of the readings
+_SLOWED = 0.9  # of the highest clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensed:
+    """Means over a window; what the card does not tell is None."""
+
+    kernels: float | None = None  # share of the time in which any kernel ran: says nothing about how full the card was
+    sm_clock_mhz: float | None = None
+    max_sm_clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    held_back: dict[str, float]  # share of the readings by reason
+
+    @property
+    def throttled(self) -> str | None:
+        """Why its clocks are held back for most of the time; a power cap only where it costs a tenth of them."""
+        faults = [reason for reason, share in self.held_back.items() if share >= _OFTEN and reason != _POWER]
+        if faults:
+            return faults[0]
+        capped = self.held_back.get(_POWER, 0.0) >= _OFTEN
+        slow = self.clock_share is not None and self.clock_share < _SLOWED
+        return _POWER if capped and slow else None
+
+    @property
+    def clock_share(self) -> float | None:
+        if self.sm_clock_mhz is None or not self.max_sm_clock_mhz:
+            return None
+        return self.sm_clock_mhz / self.max_sm_clock_mhz
+
+
+def sensed(readings: Sequence[GpuReading], max_sm_clock_mhz: float | None) -> Sensed | None:
+    """None without readings."""
+    if not readings:
+        return None
+    reasons = {reason for reading in readings for reason in reading.held_back}
+    busy = _mean([reading.busy_percent for reading in readings])
+    return Sensed(
+        kernels=None if busy is None else busy / 100,
+        sm_clock_mhz=_mean([reading.sm_clock_mhz for reading in readings]),
+        max_sm_clock_mhz=max_sm_clock_mhz,
+        power_w=_mean([reading.power_w for reading in readings]),
+        temperature_c=_mean([reading.temperature_c for reading in readings]),
+        held_back={reason: fmean(reason in reading.held_back for reading in readings) for reason in sorted(reasons)},
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

@@ -1,0 +1,175 @@
+"""Looking again and again: over HTTP, at a card, through restarts; and what is known beforehand."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from rich.console import Console
+from tests.doctor.scripted_metrics import BOUNDS, H200, Scripted
+from tests.machine.nvml_double import RecordedNvml
+from tests.qwen3_4b import CONFIG
+
+from firsttoken.bench.http_client import Address
+from firsttoken.bench.records import ServerIdentity
+from firsttoken.bench.roofline_judge import GivenRates
+from firsttoken.bench.served import Served
+from firsttoken.doctor.live.follow import follow, once
+from firsttoken.doctor.live.known import find_bounds
+from firsttoken.doctor.live.local_card import local_card
+from firsttoken.doctor.live.watch import Watch
+from firsttoken.errors import ConfigError, Unavailable
+from firsttoken.machine.gpu import Gpu
+from firsttoken.machine.gpu_sensors import GpuSensors
+
+URL = "http://127.0.0.1:8000"
+CARD = Gpu(index=0, name="NVIDIA H200", memory_total=1, memory_free=1, driver="580")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def served(answer: httpx.Response) -> Served:
+    return Served(Address.parse(URL), transport=httpx.MockTransport(lambda request: answer))
+
+
+def test_one_look_lasts_as_long_as_it_was_told() -> None:
+    clock, server = Clock(), Scripted(engine="vllm", step_s=0.00359)
+    watch = Watch(lambda: server.text(clock.now), BOUNDS, seconds=5, clock=clock)
+    found = once(watch, 5, 0.5, clock.sleep, clock)
+    assert found.finding.verdict == "memory-bound"
+    assert found.window.seconds == pytest.approx(5)
+
+
+def test_a_verdict_forgets_what_was_before_its_seconds() -> None:
+    clock = Clock()
+    busy, idle = Scripted(engine="vllm", step_s=0.00359), Scripted(engine="vllm", step_s=0.01, active=0, running=0)
+
+    def fetch() -> str:
+        return busy.text(clock.now) if clock.now < 10 else idle.text(0.0).replace("5000.0", "15000.0")
+
+    watch = Watch(fetch, BOUNDS, seconds=4, clock=clock)
+    verdicts = []
+    while clock.now < 20:
+        found = watch.look()
+        verdicts.append(found and found.finding.verdict)
+        clock.sleep(1)
+    assert verdicts[9] == "memory-bound"
+    assert verdicts[-1] == "idle"
+
+
+def test_a_restart_begins_a_new_window() -> None:
+    clock, server = Clock(), Scripted(engine="vllm", step_s=0.00359)
+    texts = iter([server.text(100), server.text(101), server.text(0), server.text(1)])
+    watch = Watch(lambda: next(texts), BOUNDS, seconds=10, clock=clock)
+    seen = []
+    for _ in range(4):
+        seen.append(watch.look() is not None)
+        clock.sleep(1)
+    assert seen == [False, True, False, True]
+
+
+def test_one_look_at_a_server_that_starts_anew_at_its_end_says_so() -> None:
+    clock, server = Clock(), Scripted(engine="vllm", step_s=0.00359)
+    texts = iter([server.text(100), server.text(0)])
+    watch = Watch(lambda: next(texts), BOUNDS, seconds=1, clock=clock)
+    with pytest.raises(Unavailable, match="anew"):
+        once(watch, 1, 1, clock.sleep, clock)
+
+
+def test_a_view_outlives_a_server_that_goes_away_and_ends_with_ctrl_c() -> None:
+    clock, server = Clock(), Scripted(engine="firsttoken", step_s=0.00225)
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+
+    def fetch() -> str:
+        if clock.now == 3:
+            raise Unavailable("no server answers")
+        return server.text(clock.now)
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if clock.now > 5:
+            raise KeyboardInterrupt
+
+    follow(Watch(fetch, BOUNDS, seconds=5, clock=clock), "qwen at home", console, 1.0, sleep)
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    assert "memory-bound" in drawn
+    assert "no server answers; still looking" in drawn
+    assert "times the tok/s, by the roofline" in drawn
+
+
+def test_the_cards_sensors_are_read_with_the_metrics_and_closed() -> None:
+    nvml = RecordedNvml(cards=2, reasons=0x40)
+    clock, server = Clock(), Scripted(engine="vllm", step_s=0.00359)
+    with local_card(URL, "cuda:1", lambda: GpuSensors(nvml)) as card:
+        watch = Watch(lambda: server.text(clock.now), BOUNDS, card, seconds=2, clock=clock)
+        found = once(watch, 2, 1, clock.sleep, clock)
+    assert found.finding.verdict == "throttled"
+    assert "1980 of at most 1980 MHz" in found.finding.evidence[0]
+    assert nvml.open == 0
+
+
+@pytest.mark.parametrize(("url", "device"), [("http://10.0.0.9:8000", "cuda:0"), (URL, "cpu")])
+def test_no_card_is_read_for_another_machine_or_a_cpu(url: str, device: str) -> None:
+    def opened() -> GpuSensors:
+        raise AssertionError("opened")
+
+    with local_card(url, device, opened) as card:
+        assert card is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "text"),
+    [
+        (httpx.Response(404), ConfigError, "--enable-metrics"),
+        (httpx.Response(503), Unavailable, "HTTP 503"),
+    ],
+)
+def test_a_server_without_metrics_is_told_in_one_sentence(
+    answer: httpx.Response, error: type[Exception], text: str
+) -> None:
+    with served(answer) as server, pytest.raises(error, match=text):
+        server.metrics()
+
+
+@pytest.fixture
+def model_folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+def test_a_local_model_and_a_card_measured_before_give_both_ceilings(model_folder: Path) -> None:
+    identity = ServerIdentity(kind="vllm", model="qwen", details={"root": str(model_folder)})
+    known = find_bounds(URL, identity, list_gpus=lambda: [CARD], known_gpu=lambda gpu: H200)
+    assert known.missing == ()
+    assert known.ceilings == H200
+    assert known.weight_bits == pytest.approx(16)
+
+
+def test_what_is_not_known_is_said_and_nothing_is_measured() -> None:
+    identity = ServerIdentity(kind="vllm", model="someone/else", details={})
+    known = find_bounds(URL, identity, list_gpus=lambda: [CARD], known_gpu=lambda gpu: None)
+    assert (known.costs, known.ceilings) == (None, None)
+    assert "--model-config" in known.missing[0]
+    assert "nobody has measured" in known.missing[1]
+    on_cpu = find_bounds(URL, identity, list_gpus=list, known_memory=lambda: None)
+    assert "nobody has measured" in on_cpu.missing[1]
+
+
+def test_given_rates_are_enough_for_another_machine(model_folder: Path) -> None:
+    identity = ServerIdentity(kind="sglang", model="qwen", details={})
+    given = GivenRates(read=1e12, product=1e14)
+    known = find_bounds("http://10.0.0.9:30000", identity, model_config=model_folder, given=given, devices=2)
+    assert known.ceilings is not None
+    assert (known.ceilings.read, known.ceilings.product) == (2e12, 2e14)
