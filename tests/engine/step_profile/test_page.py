@@ -11,8 +11,8 @@ from firsttoken.engine.sequence import Sequence
 from firsttoken.engine.step_plan import PlanRow, StepPlan
 from firsttoken.engine.step_profile.keep import remembered_ceilings
 from firsttoken.engine.step_profile.page import Page
-from firsttoken.engine.step_profile.summary import summarise
-from firsttoken.engine.step_profile.trace import Event, Trace
+from firsttoken.traces.summary import summarise
+from firsttoken.traces.trace import Event, Trace
 from firsttoken.engine.step_profile.work import Work, work_of
 from firsttoken.errors import ConfigError
 from firsttoken.machine.gpu import Gpu

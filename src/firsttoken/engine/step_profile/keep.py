@@ -13,14 +13,14 @@ from firsttoken.config import EngineConfig
 from firsttoken.engine.step_profile.page import Page
 from firsttoken.engine.step_profile.recorder import TorchRecorder
 from firsttoken.engine.step_profile.recording import Recorded, StepRecording
-from firsttoken.engine.step_profile.summary import summarise
-from firsttoken.engine.step_profile.trace import read_trace
 from firsttoken.engine.step_profile.work import work_of
 from firsttoken.errors import ConfigError
 from firsttoken.machine.ceilings import known_memory_ceiling
 from firsttoken.machine.gpu import Gpu, read_gpus
 from firsttoken.machine.gpu_ceilings import Ceilings, host_ceilings, known_ceilings
 from firsttoken.model.config import load_config
+from firsttoken.traces.chrome import read_chrome
+from firsttoken.traces.summary import summarise
 from firsttoken.types import EngineInfo
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def keep(
         with raw.open("rb") as plain, gzip.open(trace, "wb", compresslevel=5) as packed:
             while piece := plain.read(1 << 20):
                 packed.write(piece)
-        summary = summarise(read_trace(raw))
+        summary = summarise(read_chrome(raw))
     finally:
         raw.unlink(missing_ok=True)
     if summary is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from firsttoken.engine.step_profile.summary import LONG_GAP, Summary
+from firsttoken.traces.summary import LONG_GAP, Summary
 from firsttoken.engine.step_profile.work import Work
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.types import EngineInfo

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch._C._profiler import _ExperimentalConfig
 from torch.autograd import profiler
 
-from firsttoken.engine.step_profile.trace import MARK
+from firsttoken.traces.trace import MARK
 
 
 class TorchRecorder:

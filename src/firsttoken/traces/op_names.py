@@ -8,16 +8,17 @@ import re
 _OPS = tuple(
     (op, re.compile(pattern, re.IGNORECASE))
     for op, pattern in (
-        ("attention", r"row_attention|chunk_attention|cudnn|sdpa|flash|fmha|scaled_dot_product"),
+        ("communication", r"nccl|all_?reduce|all_?gather|reduce_?scatter"),
+        ("rope and cache", r"rope|rotary|reshape_and_cache|store_kvcache"),
+        ("attention", r"row_attention|chunk_attention|cudnn|sdpa|flash|fmha|scaled_dot_product|paged|attention|xqa"),
         (
             "products",
-            r"matvec|rows_dot|nvjet|cublas|cutlass|gemm|gemv|xmma|splitk|aten::(linear|matmul|addmm|mm)$",
+            r"matvec|rows_dot|nvjet|cublas|cutlass|gemm|gemv|xmma|splitk|marlin|machete|aten::(linear|matmul|addmm|mm)$",
         ),
-        ("rope and cache", r"rope_cache"),
-        ("rms_norm", r"rms_norm"),
-        ("swiglu", r"swiglu"),
+        ("rms_norm", r"rms_?norm"),
+        ("swiglu", r"swiglu|silu|act_and_mul"),
         ("embedding", r"embedding"),
-        ("sampling", r"argmax|best_of_slices|\bdraw_kernel"),
+        ("sampling", r"argmax|best_of_slices|\bdraw_kernel|top_?k|top_?p|radixsort|multinomial|sampl"),
         ("copies", r"^memcpy|^memset|^aten::(copy_|to|_to_copy|clone)$"),
     )
 )

@@ -6,10 +6,11 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 
-from firsttoken.engine.step_profile.op_names import op_name
-from firsttoken.engine.step_profile.trace import Trace
+from firsttoken.traces.op_names import op_name
+from firsttoken.traces.trace import Trace
 
 LONG_GAP = 20.0  # microseconds
+_PAUSE = 50_000.0  # without marked steps: nobody makes a device wait so long who has work for it
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class Summary:
     gaps: list[Gap]  # longest first
     long_gaps: int  # longer than LONG_GAP
     long_gap_time: float
+    paused: float = 0.0  # left out of the walls: without marked steps, times in which there was nothing to do
 
     @property
     def wall(self) -> float:
@@ -71,16 +73,32 @@ def summarise(trace: Trace) -> Summary | None:
     step_of, bounds = _steps(trace)
     if len(bounds) < 2:
         return None
+    return _fold(trace, step_of, bounds, pause=float("inf"))
+
+
+def summarise_whole(trace: Trace) -> Summary | None:
+    """The trace as one step, for those that mark none; None where nothing ran."""
+    if not trace.events:
+        return None
+    bounds = [trace.events[0].start, max(event.end for event in trace.events)]
+    return _fold(trace, [0] * len(trace.events), bounds, _PAUSE)
+
+
+def _fold(trace: Trace, step_of: list[int], bounds: list[float], pause: float) -> Summary:
+    """Gaps from `pause` on are not counted as gaps."""
     first, last = bounds[0], bounds[-1]
     ops: dict[str, OpTime] = {}
     gaps = _Gaps()
+    paused = 0.0
     covered, name_before, step_before = first, "", -1
     for event, step in zip(trace.events, step_of, strict=True):
         start, end = max(event.start, first), min(event.end, last)
         if event.end <= first or start > last:
             continue
         name = op_name(event.name)
-        if start > covered:
+        if start - covered >= pause:
+            paused += start - covered
+        elif start > covered:
             gaps.add(name_before, name, step != step_before, start - covered)
         if end > start:
             op = ops.setdefault(name, OpTime(name))
@@ -95,12 +113,13 @@ def summarise(trace: Trace) -> Summary | None:
     return Summary(
         steps=len(bounds) - 1,
         on_gpu=trace.on_gpu,
-        walls=[end - start for start, end in pairwise(bounds)],
+        walls=[end - start for start, end in pairwise(bounds)] if not paused else [last - first - paused],
         busy=sum(op.own for op in ops.values()),
         ops=sorted(ops.values(), key=lambda op: -op.own),
         gaps=sorted(gaps.found.values(), key=lambda gap: -gap.total),
         long_gaps=gaps.long,
         long_gap_time=gaps.long_time,
+        paused=paused,
     )
 
 

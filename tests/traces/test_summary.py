@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from firsttoken.engine.step_profile.op_names import op_name
-from firsttoken.engine.step_profile.summary import summarise
-from firsttoken.engine.step_profile.trace import MARK, Event, Trace, read_trace
+from firsttoken.traces.chrome import read_chrome
+from firsttoken.traces.op_names import op_name
+from firsttoken.traces.summary import summarise
+from firsttoken.traces.trace import MARK, Event, Trace
 
 # The host queues step i at 100 i; the device begins it 50 later.
 STEPS = [(0.0, 90.0), (100.0, 190.0), (200.0, 290.0)]
@@ -126,7 +127,7 @@ def write(path: Path, *entries: dict[str, Any]) -> Path:
 
 
 def test_kernels_of_a_graph_belong_to_the_step_that_launched_it(tmp_path: Path) -> None:
-    trace = read_trace(
+    trace = read_chrome(
         write(
             tmp_path / "trace.json",
             {"ph": "M", "name": "process_name", "pid": 0, "tid": "x", "args": {"name": "python"}},
@@ -151,7 +152,7 @@ def test_kernels_of_a_graph_belong_to_the_step_that_launched_it(tmp_path: Path) 
 
 
 def test_ops_within_ops_of_the_same_thread_are_not_counted_twice(tmp_path: Path) -> None:
-    trace = read_trace(
+    trace = read_chrome(
         write(
             tmp_path / "trace.json",
             entry("cpu_op", "aten::linear", 10, 20),
