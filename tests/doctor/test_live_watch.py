@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -159,12 +160,26 @@ def test_a_local_model_and_a_card_measured_before_give_both_ceilings(model_folde
 
 def test_what_is_not_known_is_said_and_nothing_is_measured() -> None:
     identity = ServerIdentity(kind="vllm", model="someone/else", details={})
-    known = find_bounds(URL, identity, list_gpus=lambda: [CARD], known_gpu=lambda gpu: None)
+    other = replace(CARD, name="NVIDIA Unheard-of")
+    known = find_bounds(URL, identity, list_gpus=lambda: [other], known_gpu=lambda gpu: None)
     assert (known.costs, known.ceilings) == (None, None)
     assert "--model-config" in known.missing[0]
     assert "nobody has measured" in known.missing[1]
     on_cpu = find_bounds(URL, identity, list_gpus=list, known_memory=lambda: None)
     assert "nobody has measured" in on_cpu.missing[1]
+
+
+def test_a_card_that_nobody_measured_has_its_data_sheets_ceilings(model_folder: Path) -> None:
+    identity = ServerIdentity(kind="vllm", model=str(model_folder), details={})
+    here = find_bounds(URL, identity, list_gpus=lambda: [CARD], known_gpu=lambda gpu: None)
+    there = find_bounds("http://10.0.0.9:8000", identity, card_name="h200", devices=2)
+    assert here.ceilings is not None
+    assert there.ceilings is not None
+    assert here.ceilings.read is not None
+    assert there.ceilings.read == 2 * here.ceilings.read
+    assert "data sheet" in here.ceilings.device
+    with pytest.raises(ConfigError):
+        find_bounds("http://10.0.0.9:8000", identity, card_name="a toaster")
 
 
 def test_given_rates_are_enough_for_another_machine(model_folder: Path) -> None:

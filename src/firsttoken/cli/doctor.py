@@ -6,7 +6,9 @@ import click
 
 from firsttoken.cli.lazy_group import LazyGroup
 
-COMMANDS: dict[str, tuple[str, str, str]] = {}
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "live": ("firsttoken.cli.doctor_live", "live", "What bounds a running server, and the change most likely to help."),
+}
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS, invoke_without_command=True)

@@ -32,6 +32,7 @@ from firsttoken.cli.bench_options import EXISTING, POSITIVE
 @click.option(
     "--product-tflop-s", type=POSITIVE, help="A product's ceiling in TFLOP/s; the measured one when left out."
 )
+@click.option("--gpu", metavar="NAME", help="The card of another machine, whose data sheet gives the ceilings.")
 @click.option(
     "--gpus", type=click.IntRange(1), default=1, show_default=True, help="GPUs over which the model is split."
 )
@@ -46,6 +47,7 @@ def live(
     as_json: bool,
     model_config: Path | None,
     kv_element_bytes: float,
+    gpu: str | None,
     gpus: int,
     **rates: Any,
 ) -> None:
@@ -74,6 +76,7 @@ def live(
             identity,
             model_config=model_config,
             kv_element_bytes=kv_element_bytes,
+            card_name=gpu,
             given=given_rates(rates),
             devices=gpus,
         )

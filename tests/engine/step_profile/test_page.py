@@ -11,14 +11,14 @@ from firsttoken.engine.sequence import Sequence
 from firsttoken.engine.step_plan import PlanRow, StepPlan
 from firsttoken.engine.step_profile.keep import remembered_ceilings
 from firsttoken.engine.step_profile.page import Page
-from firsttoken.traces.summary import summarise
-from firsttoken.traces.trace import Event, Trace
 from firsttoken.engine.step_profile.work import Work, work_of
 from firsttoken.errors import ConfigError
 from firsttoken.machine.gpu import Gpu
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.model.config import parse_config
 from firsttoken.model.cost import attention_flops, decode_flops, layer_flops
+from firsttoken.traces.summary import summarise
+from firsttoken.traces.trace import Event, Trace
 
 H200 = Ceilings("NVIDIA H200", read=4e12, product=8e14)
 

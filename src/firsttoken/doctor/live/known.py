@@ -13,11 +13,16 @@ from firsttoken.bench.records import ServerIdentity
 from firsttoken.bench.roofline_judge import GivenRates, MachineCeilings
 from firsttoken.doctor.live.work import Bounds
 from firsttoken.errors import ConfigError, ModelError
+from firsttoken.machine.cards import find_card, known_card
 from firsttoken.machine.ceilings import MemoryCeiling, known_memory_ceiling
 from firsttoken.machine.gpu import Gpu, read_gpus
 from firsttoken.machine.gpu_ceilings import Ceilings, known_ceilings
 
 _UNMEASURED = "nobody has measured this machine within a month, and a server under load is no time for it"
+
+
+class Unmeasured(ConfigError):
+    """Nothing is remembered of this host."""
 
 
 def find_bounds(
@@ -26,14 +31,15 @@ def find_bounds(
     *,
     model_config: Path | None = None,
     kv_element_bytes: float = 2.0,
+    card_name: str | None = None,
     given: GivenRates | None = None,
     devices: int = 1,
     list_gpus: Callable[[], list[Gpu]] = read_gpus,
     known_gpu: Callable[[Gpu], Ceilings | None] = known_ceilings,
     known_memory: Callable[[], MemoryCeiling | None] = known_memory_ceiling,
 ) -> Bounds:
-    """Costs by `model_config`, the server's own word, a local folder or the download cache; rates as given or as
-    remembered. Raises ConfigError or ModelError where `model_config` cannot be used.
+    """Costs by `model_config`, the server's own word, a local folder or the download cache; rates as given, as
+    remembered, or by a card's data sheet. Raises ConfigError or ModelError for what was named and cannot be used.
     """
     card = identity.details
     name = card.get("root") or identity.model
@@ -43,7 +49,7 @@ def find_bounds(
     costs = find_model_costs(name, card, config, kv_element_bytes)
 
     def gpu(card: Gpu, again: bool) -> Ceilings:
-        found = known_gpu(card)
+        found = known_gpu(card) or _by_data_sheet(card.name)
         if found is None:
             raise ConfigError(_UNMEASURED)
         return found
@@ -51,13 +57,15 @@ def find_bounds(
     def memory() -> MemoryCeiling:
         found = known_memory()
         if found is None:
-            raise ConfigError(_UNMEASURED)
+            raise Unmeasured(_UNMEASURED)
         return found
 
     machine = MachineCeilings(url, given, devices, list_gpus=list_gpus, measure_gpu=gpu, measure_memory=memory)
+    ceilings: Ceilings | str | None
     try:
-        ceilings = machine.of(card.get("device", ""))
-    except ConfigError as error:
+        named = None if card_name is None else _by_data_sheet(find_card(card_name).name)
+        ceilings = machine.of(card.get("device", "")) if named is None else named.times(devices)
+    except Unmeasured as error:
         ceilings = f"No ceilings: {error}"
     return Bounds(
         costs=None if isinstance(costs, str) else costs,
@@ -65,6 +73,13 @@ def find_bounds(
         devices=devices,
         missing=tuple(text for text in (costs, ceilings) if isinstance(text, str)),
     )
+
+
+def _by_data_sheet(name: str) -> Ceilings | None:
+    sheet = known_card(name)
+    if sheet is None:
+        return None
+    return Ceilings(f"{sheet.name} by its data sheet", read=sheet.read, product=sheet.product)
 
 
 def _cached_config(name: str) -> Path | None:

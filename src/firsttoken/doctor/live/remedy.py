@@ -77,9 +77,7 @@ def _queue(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | N
     if gain is None:
         return Remedy(f"{change} What computing costs is unknown here, so measure it before and after.")
     if gain < _WORTH:
-        return Remedy(
-            "More slots would not help, the device is full: serve on a second one, or refuse earlier."
-        )
+        return Remedy("More slots would not help, the device is full: serve on a second one, or refuse earlier.")
     return Remedy(change, gain, at_most=False)
 
 

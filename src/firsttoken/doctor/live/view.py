@@ -65,8 +65,11 @@ def _shares(diagnosis: Diagnosis) -> list[RenderableType]:
     if load is not None:
         table.add_row(*_bar("reads", load.read_bytes, None if ceilings is None else ceilings.read, "B/s"))
         table.add_row(*_bar("computes", load.flops, None if ceilings is None else ceilings.product, "FLOP/s"))
+    if ceilings is not None:
+        when = f", measured on {ceilings.measured_on}" if ceilings.measured_on else ""
+        table.add_row(Text("ceilings", style="dim"), "", f"{ceilings.device}{when}")
     missing = [Text(text, style="dim") for text in diagnosis.bounds.missing]
-    return [table, *missing] if load is not None else [*missing]
+    return [table, *missing]
 
 
 def _bar(name: str, rate: float | None, ceiling: float | None, unit: str) -> tuple[RenderableType, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from firsttoken.traces.summary import LONG_GAP, Summary
 from firsttoken.engine.step_profile.work import Work
 from firsttoken.machine.gpu_ceilings import Ceilings
+from firsttoken.traces.summary import LONG_GAP, Summary
 from firsttoken.types import EngineInfo
 
 _GAPS_SHOWN = 6
