@@ -109,6 +109,11 @@ def t_quantile(p: float, dof: float) -> float:
     return (low + high) / 2
 
 
+def t_p_value(t: float, dof: float) -> float:
+    """Two-sided: the chance that Student's t lies at least as far from zero as `t`."""
+    return min(2 * _upper_tail(abs(t), dof), 1.0) if math.isfinite(t) else 0.0
+
+
 def _upper_tail(t: float, dof: float) -> float:
     """Chance that Student's t exceeds `t` >= 0."""
     x = dof / (dof + t * t)

@@ -1,0 +1,1 @@
+"""Keep only what a measurement on this machine and this workload says helps."""

@@ -1,0 +1,131 @@
+"""The claim: the config, the baseline and the config without each of its knobs, on fresh launches in random order.
+
+Nothing that chose the config counts here. Looks are planned before the first block, and each may spend its share of
+alpha; so a session may end early without finding more by looking more often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from firsttoken.tune.arms import BASELINE, Arm, Config, in_order, named
+from firsttoken.tune.lab import Lab, Run, Said
+from firsttoken.tune.stats import Estimate, Verdict, estimate, holm, looks_for, verdict, wilson_low
+
+MOST_BLOCKS = 12
+_GIVEN_UP = 2  # blocks in which the config failed
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One knob of the config: what it adds to all the others."""
+
+    found: Estimate
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A config after its blocks."""
+
+    config: Config
+    overall: Claim | None  # over the baseline; None where too little was measured
+    knobs: dict[Arm, Claim]
+    blocks: int
+    slo_share: float  # lower bound of the share of requests within the limits
+    slo_baseline: float  # share of the baseline's
+
+
+def confirm(lab: Lab, config: Config, *, least: float, alpha: float, reserve: int) -> Confirmed:
+    """Measures blocks until every claim is settled, the looks are over, or only `reserve` runs are left."""
+    sides = _sides(config)
+    most = min((lab.runs_left - reserve) // len(set(sides.values()) | {config}), MOST_BLOCKS)
+    looks = looks_for(most)
+    done: list[dict[Config, Run]] = []
+    claims: dict[Arm | None, Claim] = {}
+    failures = 0
+    for end, share in looks:
+        while len(done) < end and failures < _GIVEN_UP:
+            block = lab.block([config, *sides.values()])
+            if config not in block:
+                failures += 1
+                continue
+            done.append(block)
+        if failures >= _GIVEN_UP:
+            break
+        claims = _look(lab, config, sides, done, claims, least, alpha * share)
+        if all(_settled(claim, least) for claim in claims.values()):
+            break
+    for arm in in_order(config):
+        if arm in claims:
+            claim = claims[arm]
+            lab.tell(Said(f"{arm.label}: {claim.verdict}, {claim.found.gain:+.1%} after {len(done)} blocks"))
+    met, of = _slo(done, config)
+    baseline_met, baseline_of = _slo(done, BASELINE)
+    return Confirmed(
+        config=config,
+        overall=claims.get(None),
+        knobs={arm: claim for arm, claim in claims.items() if arm is not None},
+        blocks=len(done),
+        slo_share=wilson_low(met, of),
+        slo_baseline=baseline_met / baseline_of if baseline_of else 0.0,
+    )
+
+
+def _sides(config: Config) -> dict[Arm | None, Config]:
+    """What each claim compares the config with; None is the claim of the whole."""
+    sides: dict[Arm | None, Config] = {None: BASELINE}
+    return sides | {arm: config - {arm} for arm in in_order(config)}
+
+
+def _look(
+    lab: Lab,
+    config: Config,
+    sides: dict[Arm | None, Config],
+    done: Sequence[dict[Config, Run]],
+    before: dict[Arm | None, Claim],
+    least: float,
+    alpha: float,
+) -> dict[Arm | None, Claim]:
+    found: dict[Arm | None, Estimate] = {}
+    for arm, other in sides.items():
+        gains = [lab.gain(block[other], block[config]) for block in done if other in block]
+        if gains:
+            found[arm] = estimate(gains)
+    # The whole of a config of one knob is that knob's claim: one hypothesis, not two.
+    tested = {arm: one.p for arm, one in found.items() if arm is not None or len(config) > 1}
+    levels = holm(tested, alpha)
+    if len(config) == 1:
+        levels[None] = min(levels.values(), default=alpha)
+    claims = {}
+    for arm, one in found.items():
+        earlier = before.get(arm)
+        if earlier is not None and earlier.verdict == "helps":
+            claims[arm] = earlier  # claimed at an earlier look, within that look's alpha
+            continue
+        leveled = replace(one, level=levels[arm])
+        claims[arm] = Claim(leveled, verdict(leveled, least))
+    return claims
+
+
+def _settled(claim: Claim, least: float) -> bool:
+    """Whether more blocks could not change what is kept."""
+    return claim.verdict in ("helps", "hurts") or claim.found.gain + claim.found.half(0.05) < least
+
+
+def _slo(done: Sequence[dict[Config, Run]], config: Config) -> tuple[int, int]:
+    runs = [block[config] for block in done if config in block]
+    return sum(run.slo_met for run in runs), sum(run.slo_of for run in runs)
+
+
+def weakest(found: Confirmed) -> Arm:
+    """The arm that adds least to the config."""
+    return min(in_order(found.config), key=lambda arm: found.knobs[arm].found.gain if arm in found.knobs else -math.inf)
+
+
+def sentence(found: Confirmed) -> str:
+    """What a round of blocks said."""
+    gain = f"{math.expm1(found.overall.found.gain):+.1%}" if found.overall else "not measured"
+    return f"{named(found.config)}: {gain} over the baseline in {found.blocks} blocks"

@@ -1,0 +1,238 @@
+"""Where a session measures: runs of servers in blocks, their failures, and the time that they took."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from firsttoken.errors import Unavailable
+from firsttoken.tune.arms import BASELINE, Arm, Config, Settings, Value, in_order, named, settings_of
+from firsttoken.tune.journal import Journal
+from firsttoken.tune.quality import Quality
+
+_TIMES_BASELINE = 6.0  # a run that takes so much longer than the baseline's is ended
+_LEAST_LIMIT = 60.0  # seconds
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch of a server and what it measured. Without a value it failed."""
+
+    value: float | None  # of the objective's figure, above zero
+    seconds: float  # launch, load and stop
+    failure: str = ""  # one sentence
+    figures: dict[str, float] = {}  # what else a report shows
+    slo_met: int = 0  # requests within every limit
+    slo_of: int = 0
+    result: str = ""  # the file with everything
+
+
+class Measure(Protocol):
+    """Launches a server with these settings, measures it with prompts of this seed, and stops it whole.
+
+    `limit`: seconds after which the run counts as failed. What goes wrong with the server is in the answer; errors
+    are for what would go wrong with every server.
+    """
+
+    def __call__(self, settings: Settings, *, number: int, seed: int, limit: float | None) -> Run: ...
+
+
+Judge = Callable[[Settings, Settings], Quality]
+"""Quality of the second settings' answers against the first's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of the session begins."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trying:
+    number: int
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    number: int
+    config: Config
+    run: Run
+    spent: float  # seconds of the budget
+    again: bool  # from the journal
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence on what has been found."""
+
+    text: str
+
+
+Event = Stage | Trying | Tried | Said
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A run with where it belongs."""
+
+    block: int
+    config: Config
+    run: Run
+
+
+class Lab:
+    """Runs configs and remembers what failed."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        measure: Measure,
+        judge: Judge,
+        *,
+        baseline: Mapping[str, Value],
+        lower_is_better: bool,
+        budget: float,
+        seed: int,
+        tell: Callable[[Event], None] = lambda event: None,
+    ) -> None:
+        self._journal, self._measure, self._judge = journal, measure, judge
+        self._baseline = dict(baseline)
+        self._sign = -1.0 if lower_is_better else 1.0
+        self._seed = seed
+        self.tell = tell
+        self.budget = budget
+        self.spent = 0.0
+        self.runs: list[Kept] = []
+        self.failed: dict[Config, str] = {}  # constraints: nothing that holds one of these is tried again
+        self.blocks = 0
+
+    # --- time ---
+
+    @property
+    def run_seconds(self) -> float:
+        """Of a run as they were so far."""
+        return statistics.median([kept.run.seconds for kept in self.runs]) if self.runs else 0.0
+
+    @property
+    def runs_left(self) -> int:
+        left = self.budget - self.spent
+        return max(int(left / self.run_seconds), 0) if self.run_seconds else 0
+
+    # --- runs ---
+
+    def block(self, configs: Iterable[Config]) -> dict[Config, Run]:
+        """One run of each config, close in time, in random order, with the same prompts. Failed ones are left out.
+
+        Raises Unavailable where the baseline fails twice.
+        """
+        self.blocks += 1
+        draw = random.Random(f"{self._seed}/{self.blocks}")
+        order = sorted(set(configs), key=lambda config: [str(arm) for arm in in_order(config)])
+        draw.shuffle(order)
+        seed = draw.getrandbits(53)
+        done: dict[Config, Run] = {}
+        for config in order:
+            run = self._run(config, seed)
+            if run.value is None and config == BASELINE:
+                first, run = run, self._run(config, seed)
+                if run.value is None:
+                    raise Unavailable(f"The baseline does not run, so nothing can be compared to it: {first.failure}")
+            if run.value is None:
+                self._note_failure(config, run.failure)
+            else:
+                done[config] = run
+        return done
+
+    def pair(self, first: Config, second: Config) -> float | None:
+        """The gain of the second over the first; None where one of them failed."""
+        if first == second:
+            return self._twice(first)
+        done = self.block([first, second])
+        return self.gain(done[first], done[second]) if len(done) == 2 else None
+
+    def _twice(self, config: Config) -> float | None:
+        """The gain of a config over itself: the noise of a pair."""
+        self.blocks += 1
+        seed = random.Random(f"{self._seed}/{self.blocks}").getrandbits(53)
+        runs = [self._run(config, seed) for _ in range(2)]
+        broken = next((run for run in runs if run.value is None), None)
+        if broken is not None:
+            if config == BASELINE:
+                raise Unavailable(f"The baseline does not run, so nothing can be compared to it: {broken.failure}")
+            return None
+        return self.gain(*runs)
+
+    def gain(self, first: Run, second: Run) -> float:
+        """The logarithm by which the second is better."""
+        assert first.value is not None
+        assert second.value is not None
+        return self._sign * math.log(second.value / first.value)
+
+    def _run(self, config: Config, seed: int) -> Run:
+        number = len(self.runs) + 1
+        settings = settings_of(self._baseline, config)
+        again = self._journal.known > 0
+        limit = self._limit()
+        if not again:
+            self.tell(Trying(number, config))
+        answer = self._journal.step(
+            "run",
+            {"number": number, "block": self.blocks, "settings": settings, "seed": seed},
+            lambda: msgspec.to_builtins(self._measure(settings, number=number, seed=seed, limit=limit)),
+        )
+        run = msgspec.convert(answer, Run)
+        self.spent += run.seconds
+        self.runs.append(Kept(self.blocks, config, run))
+        self.tell(Tried(number, config, run, self.spent, again))
+        return run
+
+    def _limit(self) -> float | None:
+        seen = [kept.run.seconds for kept in self.runs if kept.config == BASELINE and kept.run.value is not None]
+        return max(_TIMES_BASELINE * statistics.median(seen), _LEAST_LIMIT) if seen else None
+
+    # --- failures ---
+
+    def _note_failure(self, config: Config, failure: str) -> None:
+        self.failed.setdefault(config, failure)
+        self.tell(Said(f"Failed: {named(config)}: {failure}"))
+
+    def find_culprits(self, config: Config) -> None:
+        """Runs each arm of a failed config by itself, unless it has run in another one."""
+        seen = {arm for kept in self.runs if kept.run.value is not None for arm in kept.config}
+        for arm in in_order(config):
+            alone = frozenset({arm})
+            if arm not in seen and alone not in self.failed and len(config) > 1:
+                self.block([alone])
+
+    def without_failures(self, config: Config) -> Config:
+        """The config with as few arms taken off as keep it clear of what failed."""
+        for broken in self.failed:
+            if broken <= config:
+                return self.without_failures(config - {in_order(broken)[-1]})
+        return config
+
+    def failed_arms(self, arms: Sequence[Arm]) -> dict[Arm, str]:
+        """Arms that fail by themselves, with the reason."""
+        return {arm: self.failed[frozenset({arm})] for arm in arms if frozenset({arm}) in self.failed}
+
+    # --- quality ---
+
+    def quality(self, config: Config) -> Quality:
+        """Of the config's answers against the baseline's."""
+        settings = settings_of(self._baseline, config)
+        answer = self._journal.step(
+            "quality",
+            {"settings": settings},
+            lambda: msgspec.to_builtins(self._judge(dict(self._baseline), settings)),
+        )
+        found = msgspec.convert(answer, Quality)
+        self.spent += found.seconds
+        return found
