@@ -17,8 +17,9 @@ class EngineConfig:
     path: str  # a folder with config.json and safetensors, or one .gguf file
     device: Device = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    # auto: the fast low-bit form on a CPU unless dtype is float32; "none" runs the dense dtype
-    quantization: Literal["auto", "none", "int8", "int4"] = "auto"
+    # auto: a quantised checkpoint's own form, and the fast low-bit form on a CPU unless dtype is float32; "none" runs
+    # the dense dtype; a form is made of float weights at load
+    quantization: Literal["auto", "none", "fp8", "int8", "int4"] = "auto"
     load_format: Literal["auto", "dummy"] = "auto"
     block_size: int = 16
     max_model_len: int | None = None  # None is "auto": the largest that fits

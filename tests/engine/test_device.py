@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from firsttoken.config import EngineConfig
-from firsttoken.engine.device import Placement, place, read_memory
+from firsttoken.engine.device import Placement, gpu_precision, place, read_memory
 from firsttoken.errors import ConfigError
 
 
@@ -59,3 +60,33 @@ def test_a_gpu_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match="--device cpu"):
         placed(device="cuda")
     assert placed(device="auto").device.type == "cpu"
+
+
+def on_a_gpu(quantization: Any, dtype: torch.dtype = torch.bfloat16, *, has_kernels: bool = True) -> str:
+    config = EngineConfig(model="m", path="p", quantization=quantization)
+    return gpu_precision(config, (dtype, "why"), has_kernels=has_kernels)[1]
+
+
+def test_a_gpu_keeps_quantised_weights_and_rounds_others_when_asked() -> None:
+    assert on_a_gpu("auto") == "keep"
+    assert on_a_gpu("none") == "dense"
+    assert on_a_gpu("fp8") == "fp8"
+    assert on_a_gpu("auto", torch.float32) == on_a_gpu("auto", has_kernels=False) == "dense"
+
+
+def test_forms_that_a_device_has_no_kernels_for_are_refused() -> None:
+    with pytest.raises(ConfigError, match="not in float32"):
+        on_a_gpu("int4", torch.float32)
+    with pytest.raises(ConfigError, match="needs Triton"):
+        on_a_gpu("int4", has_kernels=False)
+    with pytest.raises(ConfigError, match="on a CPU use int8"):
+        placed(quantization="fp8")
+
+
+def test_the_bytes_of_a_gpus_products_are_those_of_their_form() -> None:
+    gpu = replace(placed(dtype="bfloat16"), device=torch.device("cuda"))
+    assert replace(gpu, weights="keep").product_bytes(0.53) == 0.53
+    assert replace(gpu, weights="keep").product_bytes(None) is None
+    assert replace(gpu, weights="fp8").product_bytes(None) == 1.0
+    assert replace(gpu, weights="dense").product_bytes(0.53) is None, "none widens them"
+    assert placed().product_bytes(0.53) is None

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import VOCAB_SIZE, tiny_config, tiny_model_folder, write_checkpoint
+from tests.builders import VOCAB_SIZE, tiny_config, tiny_model_folder, tiny_tensors, write_checkpoint, write_tokenizer
+from tests.model.quant_files import awq, write_quantised
 
 from firsttoken.config import EngineConfig
 from firsttoken.engine.loader import load
 from firsttoken.errors import ConfigError, ModelError, OutOfMemory
+from firsttoken.kernels.cpu_ops import cpu_kernels
 from firsttoken.types import EngineInfo, GenerateRequest, SamplingParams
 
 
@@ -109,3 +111,18 @@ def test_what_cannot_work_is_refused_in_one_sentence(
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError):
         load(replace(config(tmp_path), path=str(tmp_path / "none")), lambda phase, fraction: None)
+
+
+def test_a_quantised_checkpoint_runs_and_is_not_rounded_twice(tmp_path: Path) -> None:
+    raw = tiny_config(hidden_size=64, intermediate_size=128)
+    published = awq(32)
+    write_quantised(tmp_path, raw, tiny_tensors(raw), published)
+    write_tokenizer(tmp_path)
+    exact = info_of(tmp_path)  # widened, in float32
+    assert exact.weight_bytes == 4 * (2 * (64 * 256 + 128 * 64 + 3 * 64 * 128) + VOCAB_SIZE * 64)
+    with pytest.raises(ConfigError, match=r"quantised already \(awq\).*leave it out"):
+        load(config(tmp_path, dtype="auto", quantization="int8"), lambda phase, fraction: None)
+    if cpu_kernels() is not None:
+        kept = info_of(tmp_path, dtype="auto")
+        assert kept.weights.startswith("4-bit weights")
+        assert kept.weight_bytes < exact.weight_bytes / 3.5

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from firsttoken.kernels.kept_blocks import KEPT, from_blocks
 from firsttoken.kernels.plan import AttentionPlan, KVLayer, Rope
+from firsttoken.kernels.quant_linear import QuantForm, QuantLinear
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,15 @@ class Part:
     tensor: Tensor | None = None
     data: npt.NDArray[np.uint8] | None = None
     ggml_type: int | None = None
+
+    @property
+    def form(self) -> QuantForm | None:
+        return None if self.ggml_type is None else KEPT.get(self.ggml_type)
+
+    def packed(self, device: torch.device) -> QuantLinear:
+        assert self.data is not None
+        assert self.ggml_type is not None
+        return from_blocks(self.data, self.ggml_type, device)
 
     def dequantize(self) -> Tensor:
         if self.tensor is not None:

@@ -64,7 +64,7 @@ def test_the_context_grows_with_scaling_and_an_override_can_turn_it_off() -> Non
         ({"hidden_act": "gelu"}, "'gelu'"),
         ({"hidden_size": None}, "'hidden_size' as a positive integer"),
         ({"num_key_value_heads": 3}, "4 query heads over 3 KV heads"),
-        ({"quantization_config": {"quant_method": "awq"}}, "'awq'"),
+        ({"quantization_config": {"quant_method": "eetq"}}, "'eetq'"),
         ({"use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1}, "Sliding-window"),
         ({"rope_scaling": {"rope_type": "longrope", "factor": 2}}, "'longrope' is not supported"),
         ({"rope_scaling": {"rope_type": "linear"}}, "needs 'factor'"),

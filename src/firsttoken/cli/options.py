@@ -91,8 +91,8 @@ _OPTIONS = [
     _option(
         _MODEL,
         "--quantization",
-        type=click.Choice(["auto", "none", "int8", "int4"]),
-        help="Form of the weights; auto is the fastest good one for the device.",
+        type=click.Choice(["auto", "none", "fp8", "int8", "int4"]),
+        help="Rounds float weights at load (fp8: on a GPU); auto keeps a quantised model's own form, none widens it.",
     ),
     _option(
         _MODEL,

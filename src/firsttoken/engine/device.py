@@ -18,14 +18,19 @@ from firsttoken.machine.gpu import read_gpus
 from firsttoken.machine.host import read_host
 from firsttoken.model.memory_plan import DeviceMemory, usual_batch
 
-# keep: GGUF blocks that the CPU kernels can multiply stay as they are, everything else is rounded to int8
-WeightForm = Literal["dense", "keep", "int8", "int4"]
+# keep: quantised weights that the kernels can multiply stay in their bits; a CPU rounds everything else to int8
+WeightForm = Literal["dense", "keep", "fp8", "int8", "int4"]
 
 MAX_STEP_MS = 55.0  # on a GPU: streams beside a long prompt stay fluent, and the prompt loses a few per cent
 CPU_MAX_STEP_MS = 200.0  # where decode steps take tens of milliseconds, less would leave the prompt next to nothing
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_BYTES_PER_WEIGHT: dict[WeightForm, float] = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}  # scales included
+_CPU_BYTES: dict[WeightForm, float] = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}  # a weight, scales included
+_GPU_BYTES: dict[WeightForm, float] = {
+    "fp8": 1.0,
+    "int8": 1 + 2 / 128,
+    "int4": 0.5 + 3 / 128,
+}  # of the layers' products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,14 @@ class Placement:
 
     @property
     def bytes_per_weight(self) -> float:
-        return _BYTES_PER_WEIGHT.get(self.weights, float(self.dtype.itemsize))
+        dense = float(self.dtype.itemsize)
+        return dense if self.device.type == "cuda" else _CPU_BYTES.get(self.weights, dense)
+
+    def product_bytes(self, kept: float | None) -> float | None:
+        """Bytes a weight of the layers' products where they have a form of their own; `kept` are the file's."""
+        if self.device.type != "cuda":
+            return None
+        return kept if self.weights == "keep" else _GPU_BYTES.get(self.weights)
 
 
 def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str | None]) -> Placement:
@@ -56,8 +68,7 @@ def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str |
     """
     device = _device(config.device)
     if device.type == "cuda":
-        dtype, why = _gpu_precision(config, model_dtype)
-        weights: WeightForm = "dense"
+        dtype, weights, why = gpu_precision(config, _gpu_dtype(config, model_dtype), has_kernels=has_triton())
     else:
         dtype, weights, why = _cpu_precision(config, no_kernels)
     seqs, tokens = _batch_limits(config, device)
@@ -100,9 +111,22 @@ def _device(asked: str) -> torch.device:
     return torch.device("cpu")
 
 
-def _gpu_precision(config: EngineConfig, model_dtype: str) -> tuple[torch.dtype, str]:
-    if config.quantization in ("int8", "int4"):
-        raise ConfigError(f"--quantization {config.quantization} runs on a CPU only; leave it out on a GPU.")
+def gpu_precision(
+    config: EngineConfig, chosen: tuple[torch.dtype, str], *, has_kernels: bool
+) -> tuple[torch.dtype, WeightForm, str]:
+    """The form of the weights on a GPU that computes in `chosen`, a dtype and why. Raises ConfigError."""
+    (dtype, why), asked = chosen, config.quantization
+    can_run = dtype.itemsize == 2 and has_kernels
+    if asked in ("fp8", "int8", "int4"):
+        if not has_kernels:
+            raise ConfigError(f"--quantization {asked} needs Triton on a GPU, which is not installed; leave it out.")
+        if not can_run:
+            raise ConfigError(f"--quantization {asked} computes in bfloat16 or float16 on a GPU, not in float32.")
+        return dtype, asked, f"rounded at load, as --quantization {asked} says; {why}"
+    return dtype, "keep" if asked == "auto" and can_run else "dense", why
+
+
+def _gpu_dtype(config: EngineConfig, model_dtype: str) -> tuple[torch.dtype, str]:
     if config.dtype != "auto":
         return _DTYPES[config.dtype], f"{config.dtype}, as --dtype says"
     if model_dtype != "float16" and torch.cuda.is_bf16_supported(including_emulation=False):
@@ -112,6 +136,8 @@ def _gpu_precision(config: EngineConfig, model_dtype: str) -> tuple[torch.dtype,
 
 def _cpu_precision(config: EngineConfig, no_kernels: Callable[[], str | None]) -> tuple[torch.dtype, WeightForm, str]:
     asked = config.quantization
+    if asked == "fp8":
+        raise ConfigError("--quantization fp8 runs on a GPU only; on a CPU use int8 (as exact) or int4.")
     if asked in ("int8", "int4"):
         if config.dtype not in ("auto", "float32"):
             raise ConfigError(f"--quantization {asked} computes in float32; leave --dtype out.")

@@ -19,9 +19,9 @@ from firsttoken.engine.profile_run import activation_bytes
 from firsttoken.engine.scheduler import SchedulerLimits
 from firsttoken.engine.step_cost import StepCost
 from firsttoken.engine.warm_up import WarmUp
+from firsttoken.engine.weight_forms import check_rounding, describe_weights, make_linears
 from firsttoken.engine.work_cost import WorkCost
 from firsttoken.errors import ConfigError, OutOfMemory
-from firsttoken.kernels.cpu_forms import CpuLinear, CpuLinears
 from firsttoken.kernels.cpu_ops import cpu_kernels, why_no_kernels
 from firsttoken.kernels.gpu import has_triton
 from firsttoken.model.config import ModelConfig, load_config
@@ -31,7 +31,6 @@ from firsttoken.model.loading import build_decoder, open_weights
 from firsttoken.model.memory_plan import Demand, DeviceMemory, MemoryPlan, plan_memory
 from firsttoken.model.rope import RopeTable
 from firsttoken.model.vocabulary import token_id_limit
-from firsttoken.model.weights import LinearFactory
 from firsttoken.types import EngineInfo
 
 Progress = Callable[[str, float], None]  # phase, fraction of the whole start
@@ -83,6 +82,7 @@ class _Loader:
         _check(config)
         with self._phase("config"):
             model = load_config(config.path).with_rope(config.rope_scaling)
+            check_rounding(config, model)
             limit = token_id_limit(config.path)
             vocabulary = vocabulary_of(config.path, limit, model.eos_token_ids)
         with self._phase("device"):  # a first start compiles the CPU kernels here; a GPU makes its context
@@ -138,7 +138,7 @@ class _Loader:
         demand = Demand(
             model=config.model,
             config=model,
-            weight_bytes=weight_bytes(model, placement.bytes_per_weight),
+            weight_bytes=weight_bytes(model, placement.bytes_per_weight, placement.product_bytes(model.kept_bytes)),
             element_bytes=placement.dtype.itemsize,
             kv_element_bytes=placement.dtype.itemsize,
             max_num_seqs=placement.max_num_seqs,
@@ -182,7 +182,7 @@ class _Loader:
                 source,
                 dtype=placement.dtype,
                 device=placement.device,
-                make_linear=_linears(placement),
+                make_linear=make_linears(placement, model, dummy=config.load_format == "dummy"),
                 progress=lambda done: self._on_progress("weights", low + (high - low) * done),
             )
         except torch.OutOfMemoryError as error:
@@ -235,7 +235,7 @@ class _Loader:
             device=str(placement.device),
             device_name=placement.device_name,
             dtype=str(placement.dtype).removeprefix("torch."),
-            weights=_weights(decoder, placement),
+            weights=describe_weights(decoder, placement),
             attention=_attention(placement),
             max_model_len=plan.max_model_len,
             vocab_size=model.vocab_size,
@@ -250,25 +250,6 @@ class _Loader:
             weight_bytes=decoder.weight_bytes,
             phases=self._phases,
         )
-
-
-def _linears(placement: Placement) -> LinearFactory | None:
-    """None is dense in the placement's dtype."""
-    if placement.device.type == "cpu" and (kernels := cpu_kernels()) is not None:
-        assert placement.cpu_threads is not None
-        kernels.set_threads(placement.cpu_threads)
-    if placement.weights == "dense":
-        return None
-    return CpuLinears(cpu_kernels(), placement.weights)
-
-
-def _weights(decoder: Decoder, placement: Placement) -> str:
-    """Which precision the weights are in, and why."""
-    layer = decoder.layers[0]
-    bits = {part.bits for part in (layer.qkv, layer.o, layer.gate_up, layer.down) if isinstance(part, CpuLinear)}
-    if not bits:
-        return placement.why
-    return f"{'- and '.join(str(b) for b in sorted(bits))}-bit weights, {placement.why}"
 
 
 def _attention(placement: Placement) -> str:

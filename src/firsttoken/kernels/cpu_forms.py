@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from firsttoken.kernels.cpu_ops import CpuKernels
+from firsttoken.kernels.kept_blocks import Q4_1, to_q4_1
+from firsttoken.kernels.quant_linear import QuantForm, QuantLinear
 
 if TYPE_CHECKING:
     from firsttoken.kernels.linear import Linear
@@ -21,7 +23,6 @@ Form = Literal["int4", "int8", "keep"]
 GROUP = 32
 _BLOCK_ROWS = 16
 _GROUP_BYTES = {4: 320, 8: 544}  # of 16 rows and 32 inputs, scales included
-_KEPT_BITS = {2: 4, 3: 4, 8: 8}  # ggml's Q4_0, Q4_1 and Q8_0 fit a form bit for bit
 _PACK_ROWS = 1024  # rows made float32 at a time while packing
 _SPEC = struct.Struct("3q2P")  # ft_linear in cpu/linear.h
 
@@ -37,6 +38,9 @@ class Part(Protocol):
     def data(self) -> npt.NDArray[np.uint8] | None: ...
     @property
     def ggml_type(self) -> int | None: ...
+    @property
+    def form(self) -> QuantForm | None: ...
+    def packed(self, device: torch.device) -> QuantLinear: ...
     def dequantize(self) -> Tensor: ...
 
 
@@ -73,7 +77,8 @@ class CpuLinear:
 class CpuLinears:
     """The linear factory of the low-bit CPU forms.
 
-    "keep" takes Q4_0, Q4_1 and Q8_0 blocks as they are and rounds anything else to int8.
+    "keep" takes Q4_0, Q4_1 and Q8_0 blocks as they are, puts other groups of 4 bits into Q4_1 blocks, and rounds
+    anything else to int8.
     """
 
     kernels: CpuKernels | None  # None: dense float32
@@ -113,14 +118,18 @@ def make_cpu_linear(
 def _bits(parts: Sequence[Part], form: Form) -> int:
     if form != "keep":
         return {"int4": 4, "int8": 8}[form]
-    kept = {8 if part.ggml_type is None else _KEPT_BITS.get(part.ggml_type, 8) for part in parts}
-    return kept.pop() if len(kept) == 1 else 8
+    return 4 if all(part.form == "int4" for part in parts) else 8
 
 
 def _pack(kernels: CpuKernels, spec: bytes, bits: int, first: int, part: Part) -> None:
-    if part.data is not None and part.ggml_type is not None and _KEPT_BITS.get(part.ggml_type) == bits:
+    kept = part.form is not None and part.form == f"int{bits}"
+    if kept and part.data is not None and part.ggml_type is not None:
         blocks = np.ascontiguousarray(part.data)
         kernels.pack_gguf(spec, first, part.shape[0], part.ggml_type, blocks.ctypes.data, blocks.shape[1])
+        return
+    if kept and bits == 4:
+        blocks = to_q4_1(part.packed(torch.device("cpu")))
+        kernels.pack_gguf(spec, first, part.shape[0], Q4_1, blocks.ctypes.data, blocks.shape[1])
         return
     dense = part.dequantize() if part.tensor is None else part.tensor
     for start in range(0, part.shape[0], _PACK_ROWS):  # a float32 copy of a few rows at a time

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from firsttoken.kernels.cpu_forms import CpuLinear
+from firsttoken.kernels.quant_linear import QuantLinear
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,4 +46,5 @@ class DenseLinear:
         return self.weight.to(torch.float32)
 
 
-Linear = DenseLinear | CpuLinear  # every form of a weight
+GpuLinear = DenseLinear | QuantLinear  # what the reference and the GPU's kernels take
+Linear = GpuLinear | CpuLinear  # every form of a weight

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from firsttoken.kernels.linear import DenseLinear, Norm
+from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
 from firsttoken.kernels.plan import AttentionPlan, KVLayer, Rope
 
 
@@ -20,22 +20,23 @@ def rms_norm(x: Tensor, norm: Norm) -> Tensor:
     return (x32 * scale).to(x.dtype) * norm.weight.to(x.dtype)
 
 
-def linear(x: Tensor, weight: DenseLinear) -> Tensor:
-    """[tokens, in] -> [tokens, out]."""
-    return F.linear(x, weight.weight, weight.bias)
+def linear(x: Tensor, weight: GpuLinear) -> Tensor:
+    """[tokens, in] -> [tokens, out]; a quantised weight is widened to x's dtype first."""
+    values = weight.weight if isinstance(weight, DenseLinear) else weight.dequantize().to(x.dtype)
+    return F.linear(x, values, weight.bias)
 
 
-def norm_linear(x: Tensor, norm: Norm, weight: DenseLinear) -> Tensor:
+def norm_linear(x: Tensor, norm: Norm, weight: GpuLinear) -> Tensor:
     """RMSNorm, then the product: [tokens, in] -> [tokens, out]."""
     return linear(rms_norm(x, norm), weight)
 
 
-def linear_add(x: Tensor, weight: DenseLinear, residual: Tensor) -> Tensor:
+def linear_add(x: Tensor, weight: GpuLinear, residual: Tensor) -> Tensor:
     """residual + x W^T: [tokens, in], residual [tokens, out] -> [tokens, out]."""
     return residual + linear(x, weight)
 
 
-def norm_linear_swiglu(x: Tensor, norm: Norm, weight: DenseLinear) -> Tensor:
+def norm_linear_swiglu(x: Tensor, norm: Norm, weight: GpuLinear) -> Tensor:
     """RMSNorm, the gate and up products (rows [0, inter) are the gate), silu(gate) * up: -> [tokens, inter]."""
     gate, up = norm_linear(x, norm, weight).chunk(2, dim=-1)
     return F.silu(gate) * up

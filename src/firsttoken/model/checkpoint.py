@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from firsttoken.errors import ModelError
 from firsttoken.model.config import ModelConfig
+from firsttoken.model.quantization import Quantization
+from firsttoken.model.stored_quant import StoredQuant, View, check_order, check_stored, is_unused, module_tensors
 from firsttoken.model.tensor_names import HEAD, expected_tensors, named
 from firsttoken.model.weights import RawWeight
 
@@ -27,6 +30,8 @@ class Checkpoint:
     def __init__(self, folder: Path, config: ModelConfig) -> None:
         self._lock = threading.Lock()
         self._file_of: dict[str, Any] = {}
+        self._stored: dict[str, tuple[str, ...]] = {}  # the tensors of each quantised module
+        self._quantization = config.quantization
         for path in _weight_files(folder):
             try:
                 file: Any = safe_open(path, framework="pt")
@@ -37,30 +42,67 @@ class Checkpoint:
 
     def take(self, name: str) -> RawWeight:
         """The tensor as a view of the mapped file: its bytes are read when it is copied or used."""
+        module = name.removesuffix(".weight")
+        if module not in self._stored:
+            tensor = self._tensor(name)
+            return RawWeight(name, tuple(tensor.shape), tensor=tensor)
+        assert self._quantization is not None
+        tensors = {part: self._tensor(f"{module}.{part}") for part in self._stored[module]}
+        shape = self._shapes[name]
+        return RawWeight(name, shape, stored=StoredQuant(self._quantization, shape, tensors))
+
+    def _tensor(self, name: str) -> Tensor:
         with self._lock:
-            tensor = self._file_of[name].get_tensor(name)
-        return RawWeight(name, tuple(tensor.shape), tensor=tensor)
+            tensor: Tensor = self._file_of[name].get_tensor(name)
+        return tensor
 
     def _check(self, folder: Path, config: ModelConfig) -> None:
-        expected = expected_tensors(config)
-        missing = [name for name in expected if name not in self._file_of]
+        expected = self._shapes = expected_tensors(config)
+        if config.quantization is not None:
+            self._find_stored(config.quantization)
+        quantised = {f"{module}.weight" for module in self._stored}
+        of_those = {f"{module}.{part}" for module, parts in self._stored.items() for part in parts}
+        missing = [name for name in expected if name not in self._file_of and name not in quantised]
         if missing:
             raise ModelError(f"{folder} lacks tensors that {config.architecture} needs: {named(missing)}.")
         ignored = {HEAD} if config.tie_word_embeddings else set()
         surplus = [
             name
             for name in self._file_of
-            if name not in expected and name not in ignored and not name.endswith("rotary_emb.inv_freq")
+            if name not in expected and name not in ignored and name not in of_those and not _is_harmless(name, config)
         ]
         if surplus:
             raise ModelError(f"{folder} has tensors that {config.architecture} has no place for: {named(surplus)}.")
         for name, shape in expected.items():
+            if name in quantised:
+                continue
             view = self._file_of[name].get_slice(name)
             if tuple(view.get_shape()) != shape:
                 found = list(view.get_shape())
                 raise ModelError(f"{folder}: {name} has the shape {found}, but config.json asks for {list(shape)}.")
             if view.get_dtype() not in _FLOATS:
                 raise ModelError(f"{folder}: {name} is {view.get_dtype()}; only {', '.join(_FLOATS)} are supported.")
+
+    def _find_stored(self, quantization: Quantization) -> None:
+        """Which modules are quantised, by the tensors that are there; each is checked."""
+        views = {name: self._view(name) for name in self._file_of}
+        for name, shape in self._shapes.items():
+            module = name.removesuffix(".weight")
+            found = None if len(shape) != 2 else module_tensors(views, module, quantization)
+            if found is None:
+                continue
+            check_stored(module, quantization, shape, found)
+            if "g_idx" in found:
+                check_order(module, quantization, self._tensor(f"{module}.g_idx"))
+            self._stored[module] = tuple(found)
+
+    def _view(self, name: str) -> View:
+        view = self._file_of[name].get_slice(name)
+        return tuple(view.get_shape()), str(view.get_dtype())
+
+
+def _is_harmless(name: str, config: ModelConfig) -> bool:
+    return name.endswith("rotary_emb.inv_freq") or (config.quantization is not None and is_unused(name))
 
 
 def _weight_files(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from firsttoken.errors import ModelError
+from firsttoken.model.quantization import Quantization, parse_quantization
 from firsttoken.model.rope_scaling import normalise_rope, scaled_context
 
 SUPPORTED = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
@@ -42,6 +43,8 @@ class ModelConfig:
     eos_token_ids: tuple[int, ...] = ()  # config and generation_config together
     dtype: str = "bfloat16"  # the checkpoint's own
     default_sampling: dict[str, float] = field(default_factory=dict)  # generation_config's
+    quantization: Quantization | None = None  # of a safetensors checkpoint's linears
+    kept_bytes: float | None = None  # bytes a weight of the layers' products, in the file's own bits; None: as `dtype`
 
     @property
     def context_length(self) -> int:
@@ -97,6 +100,7 @@ def parse_config(raw: Mapping[str, Any], generation: Mapping[str, Any] | None = 
         raise ModelError(f"The model's config has {heads} query heads over {kv_heads} KV heads, which do not divide.")
     max_positions = _positive(raw, "max_position_embeddings", 2048 if architecture == "LlamaForCausalLM" else 32768)
     theta, scaling = _rope(raw, max_positions)
+    quantization = parse_quantization(raw.get("quantization_config"))
     attention_bias = bool(raw.get("attention_bias"))
     return ModelConfig(
         architecture=architecture,
@@ -120,6 +124,8 @@ def parse_config(raw: Mapping[str, Any], generation: Mapping[str, Any] | None = 
         eos_token_ids=_ids(generation.get("eos_token_id"), raw.get("eos_token_id")),
         dtype=_dtype(raw.get("dtype") or raw.get("torch_dtype")),
         default_sampling=default_sampling(generation),
+        quantization=quantization,
+        kept_bytes=None if quantization is None else quantization.bytes_per_weight,
     )
 
 
@@ -150,12 +156,6 @@ def _refuse_unsupported(raw: Mapping[str, Any]) -> None:
     """Refuses what would silently change the answers if it were ignored."""
     if raw.get("hidden_act", "silu") not in ("silu", "swish"):
         raise ModelError(f"The activation {raw['hidden_act']!r} is not supported; only 'silu' is.")
-    quantization = raw.get("quantization_config")
-    if quantization:
-        method = quantization.get("quant_method", "unknown")
-        raise ModelError(
-            f"Weights quantised with {method!r} are not supported; use the unquantised safetensors or a GGUF file."
-        )
     window, layers = raw.get("sliding_window"), int(raw.get("num_hidden_layers") or 0)
     if not raw.get("use_sliding_window") or window is None:
         return

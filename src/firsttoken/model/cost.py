@@ -13,14 +13,21 @@ def num_parameters(config: ModelConfig) -> int:
     return _embedding(config) * (1 if config.tie_word_embeddings else 2) + _other_than_embedding(config)
 
 
-def decode_weight_bytes(config: ModelConfig, bytes_per_parameter: float = 2.0) -> int:
-    """Weight bytes that one decode step reads: all layers and the head once; an embedding lookup reads next to none."""
-    return int((_embedding(config) + _other_than_embedding(config)) * bytes_per_parameter)
+def decode_weight_bytes(
+    config: ModelConfig, bytes_per_parameter: float = 2.0, product_bytes: float | None = None
+) -> int:
+    """Weight bytes that one decode step reads: all layers and the head once; an embedding lookup reads next to none.
+
+    `product_bytes`: a weight of the layers' products, scales included, where it is not like the others.
+    """
+    read = int((_embedding(config) + _other_than_embedding(config)) * bytes_per_parameter)
+    return read + _difference(config, bytes_per_parameter, product_bytes)
 
 
-def weight_bytes(config: ModelConfig, bytes_per_parameter: float = 2.0) -> int:
-    """Bytes that the weights take in memory."""
-    return int(num_parameters(config) * bytes_per_parameter)
+def weight_bytes(config: ModelConfig, bytes_per_parameter: float = 2.0, product_bytes: float | None = None) -> int:
+    """Bytes that the weights take in memory; `product_bytes` as in `decode_weight_bytes`."""
+    held = int(num_parameters(config) * bytes_per_parameter)
+    return held + _difference(config, bytes_per_parameter, product_bytes)
 
 
 def kv_bytes_per_token(config: ModelConfig, bytes_per_element: int = 2) -> int:
@@ -53,6 +60,13 @@ def prefill_flops(config: ModelConfig, num_tokens: int) -> int:
 def decode_flops(config: ModelConfig, context: int) -> int:
     """FLOPs of one token that is decoded with `context` tokens in the cache, logits included."""
     return layer_flops(config) + head_flops(config) + attention_flops(config, 1, context)
+
+
+def _difference(config: ModelConfig, bytes_per_parameter: float, product_bytes: float | None) -> int:
+    """Bytes that products of another width add."""
+    if product_bytes is None:
+        return 0
+    return round(config.num_layers * _layer_products(config) * (product_bytes - bytes_per_parameter))
 
 
 def _embedding(config: ModelConfig) -> int:

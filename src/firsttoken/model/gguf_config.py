@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _SAMPLING = {
 # What a model's card recommends and its GGUF file leaves out, by general.name. SmolLM2-135M-Instruct, the demo, babbles
 # when it is sampled plainly.
 _RECOMMENDED = {"Smollm2 135M 8k Lc100K Mix1 Ep2": {"temperature": 0.2, "top_p": 0.9}}
+_KEPT_BYTES = {2: 18 / 32, 3: 20 / 32, 8: 34 / 32}  # a weight in blocks of Q4_0, Q4_1 and Q8_0
 _DTYPES = {0: "float32", 1: "float16"}  # of an unquantised file; everything else runs as bfloat16
 
 
@@ -71,6 +73,7 @@ def config_of(header: GGUFHeader) -> ModelConfig:
         eos_token_ids=_end_ids(header),
         dtype=_DTYPES.get(matrix_types.pop(), "bfloat16") if len(matrix_types) == 1 else "bfloat16",
         default_sampling=_sampling(header),
+        kept_bytes=_kept_bytes(header),
     )
 
 
@@ -78,6 +81,16 @@ def _sampling(header: GGUFHeader) -> dict[str, float]:
     """The file's own defaults; for a model whose file has none and whose card recommends some, the card's."""
     own = {ours: float(header.get(key)) for key, ours in _SAMPLING.items() if key in header.metadata}
     return own or dict(_RECOMMENDED.get(header.metadata.get("general.name", ""), {}))
+
+
+def _kept_bytes(header: GGUFHeader) -> float | None:
+    """Mean bytes a weight of the layers' matrices where some are in blocks that are kept; the others take two."""
+    layers = [tensor for tensor in header.tensors.values() if len(tensor.shape) == 2 and tensor.name.startswith("blk.")]
+    if not any(tensor.ggml_type in _KEPT_BYTES for tensor in layers):
+        return None
+    sizes = [math.prod(tensor.shape) for tensor in layers]
+    kept = (size * _KEPT_BYTES.get(tensor.ggml_type, 2.0) for size, tensor in zip(sizes, layers, strict=True))
+    return sum(kept) / sum(sizes)
 
 
 def _scaling(header: GGUFHeader, name: str, max_positions: int) -> dict[str, Any]:

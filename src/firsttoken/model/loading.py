@@ -146,5 +146,6 @@ class _Builder:
         head = self.make_linear("lm_head", [raw if tied else self.source.take(HEAD)])
         if tied and isinstance(head, DenseLinear):
             return head.weight, head
-        # kept in the file's own type: a lookup reads a row, and widens it then
-        return dense(raw).to(self.device), head
+        # a CPU keeps the file's own type: a lookup reads a row, and widens it then
+        table = dense(raw)
+        return (table.to(self.dtype) if self.device.type == "cuda" else table).to(self.device), head

@@ -14,12 +14,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from firsttoken.kernels.kept_blocks import KEPT, from_blocks
 from firsttoken.kernels.linear import DenseLinear, Linear
+from firsttoken.kernels.quant_linear import QuantForm, QuantLinear
+from firsttoken.model.stored_quant import StoredQuant
 
 
 @dataclass(frozen=True, slots=True)
 class RawWeight:
-    """One tensor of a model file: dense in `tensor`, or GGUF blocks in `data` with their `ggml_type`.
+    """One tensor of a model file: dense in `tensor`, GGUF blocks in `data` with their `ggml_type`, or `stored` as else.
 
     `data` is uint8 [out, bytes a row]: rows are whole numbers of blocks, so that rows can be moved or joined freely.
     It may be a view of a mapped file: copy what must outlive the source.
@@ -30,11 +33,29 @@ class RawWeight:
     tensor: Tensor | None = None
     data: npt.NDArray[np.uint8] | None = None
     ggml_type: int | None = None  # a gguf.GGMLQuantizationType
+    stored: StoredQuant | None = None
+
+    @property
+    def form(self) -> QuantForm | None:
+        """The form that `packed` gives; None where the weight is dense, or in blocks of another kind."""
+        if self.stored is not None:
+            return self.stored.quantization.form
+        return None if self.ggml_type is None else KEPT.get(self.ggml_type)
+
+    def packed(self, device: torch.device) -> QuantLinear:
+        """The weight in its own bits on a device, for one that has a `form`."""
+        if self.stored is not None:
+            return self.stored.on(device)
+        assert self.data is not None
+        assert self.ggml_type is not None
+        return from_blocks(self.data, self.ggml_type, device)
 
     def dequantize(self) -> Tensor:
         """The weight as float32 in `shape`; a copy unless it already is a float32 tensor."""
         if self.tensor is not None:
             return self.tensor.to(torch.float32)
+        if self.stored is not None:
+            return self.stored.on(torch.device("cpu")).dequantize()
         assert self.data is not None
         assert self.ggml_type is not None
         from firsttoken.model.dequantize import dequantize  # its package is for GGUF files alone
@@ -71,7 +92,7 @@ class DenseLinears:
         weight = torch.empty(rows, parts[0].shape[1], dtype=self.dtype, device=self.device)
         start = 0
         for part in parts:  # each part goes straight to its place on the device: no joined copy on the host
-            weight[start : start + part.shape[0]].copy_(dense(part))
+            weight[start : start + part.shape[0]].copy_(widened(part, self.device))
             start += part.shape[0]
         return DenseLinear(weight, None if bias is None else bias.to(self.device, self.dtype))
 
@@ -79,3 +100,8 @@ class DenseLinears:
 def dense(raw: RawWeight) -> Tensor:
     """The weight as a tensor in the file's own float dtype, or float32 for quantised blocks."""
     return raw.dequantize() if raw.tensor is None else raw.tensor
+
+
+def widened(raw: RawWeight, device: torch.device) -> Tensor:
+    """As `dense`; a GPU widens quantised weights itself, for their bytes travel faster than their floats."""
+    return raw.packed(device).dequantize() if device.type == "cuda" and raw.form is not None else dense(raw)

@@ -1,0 +1,63 @@
+"""Which form the weights take: the factory that a placement asks for, and its words in the start-up summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from firsttoken.config import EngineConfig
+from firsttoken.engine.device import Placement
+from firsttoken.errors import ConfigError
+from firsttoken.kernels.cpu_forms import CpuLinear, CpuLinears
+from firsttoken.kernels.cpu_ops import cpu_kernels
+from firsttoken.kernels.quant_linear import QuantLinear
+from firsttoken.model.config import ModelConfig
+from firsttoken.model.decoder import Decoder
+from firsttoken.model.quant_linears import QuantLinears
+from firsttoken.model.weights import LinearFactory
+
+
+def make_linears(placement: Placement, model: ModelConfig, *, dummy: bool) -> LinearFactory | None:
+    """None is dense in the placement's dtype."""
+    if placement.device.type == "cpu" and (kernels := cpu_kernels()) is not None:
+        assert placement.cpu_threads is not None
+        kernels.set_threads(placement.cpu_threads)
+    if placement.weights == "dense":
+        return None
+    if placement.device.type == "cuda":
+        rounded = None if placement.weights == "keep" else placement.weights
+        made = QuantLinears(placement.dtype, placement.device, rounded)
+        form = model.quantization
+        if not dummy or form is None:
+            return made
+        return replace(made, rounded=form.form, group=form.group or None, rows=form.rows)  # random ones, likewise
+    assert placement.weights != "fp8"
+    return CpuLinears(cpu_kernels(), placement.weights)
+
+
+def check_rounding(config: EngineConfig, model: ModelConfig) -> None:
+    """Raises ConfigError where weights that are quantised already would be rounded again."""
+    if config.quantization in ("fp8", "int8", "int4") and model.quantization is not None:
+        raise ConfigError(
+            f"{config.model} is quantised already ({model.quantization.method}), so --quantization "
+            f"{config.quantization} would round it twice; leave it out, or give none to widen the weights."
+        )
+
+
+def describe_weights(decoder: Decoder, placement: Placement) -> str:
+    """Which precision the weights are in, and why."""
+    layer = decoder.layers[0]
+    products = (layer.qkv, layer.o, layer.gate_up, layer.down)
+    bits = {part.bits for part in products if isinstance(part, CpuLinear)}
+    forms = {_form(part) for part in products if isinstance(part, QuantLinear)}
+    if forms:
+        return f"{' and '.join(sorted(forms))}, {placement.why}"
+    if not bits:
+        return placement.why
+    return f"{'- and '.join(str(b) for b in sorted(bits))}-bit weights, {placement.why}"
+
+
+def _form(weight: QuantLinear) -> str:
+    share = "row" if weight.group >= weight.in_features else f"{weight.group} inputs"
+    if weight.rows > 1:
+        share = f"{weight.rows} x {weight.group} weights"
+    return f"{weight.form} weights with a scale for each {share}"

@@ -1,0 +1,49 @@
+"""The linear factory of a GPU's quantised forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from firsttoken.kernels.linear import Linear
+from firsttoken.kernels.quant_linear import QuantForm, QuantLinear, stack
+from firsttoken.kernels.quant_round import group_of, round_weight
+from firsttoken.model.weights import DenseLinears, RawWeight, widened
+
+
+@dataclass(frozen=True, slots=True)
+class QuantLinears:
+    """Keeps quantised weights in their bits, and rounds the layers' others to a form where one is given.
+
+    What cannot be kept or rounded (parts of several forms, inputs that no group divides) is dense. The head is never
+    rounded: it is a tenth of the bytes and all of a token's choice.
+    """
+
+    dtype: torch.dtype  # of activations
+    device: torch.device
+    rounded: QuantForm | None = None
+    group: int | None = None  # inputs a scale of those rounded; None: the form's own
+    rows: int = 1  # output rows a scale of those rounded
+
+    def __call__(self, name: str, parts: Sequence[RawWeight], bias: Tensor | None = None) -> Linear:
+        bias = None if bias is None else bias.to(self.device, self.dtype)
+        made = self._rounded(parts) if self.rounded is not None and name != "lm_head" else self._kept(parts)
+        if made is None:
+            return DenseLinears(self.dtype, self.device)(name, parts, bias)
+        return replace(made, bias=bias)
+
+    def _kept(self, parts: Sequence[RawWeight]) -> QuantLinear | None:
+        if any(part.form is None for part in parts):
+            return None
+        return stack([part.packed(self.device) for part in parts])
+
+    def _rounded(self, parts: Sequence[RawWeight]) -> QuantLinear | None:
+        form = self.rounded
+        assert form is not None
+        if group_of(parts[0].shape[1], form) is None:
+            return None
+        floats = (widened(part, self.device).to(self.device) for part in parts)
+        return stack([round_weight(each, form, group=self.group, rows=self.rows) for each in floats])

@@ -1,0 +1,75 @@
+"""The factory of a GPU's weights, which needs no GPU to be chosen, and what the start-up summary says of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from tests.builders import tiny_config
+from tests.qwen3_4b import CONFIG
+
+from firsttoken.config import EngineConfig
+from firsttoken.engine.device import Placement, place
+from firsttoken.engine.weight_forms import describe_weights, make_linears
+from firsttoken.model.config import ModelConfig, parse_config
+from firsttoken.model.cost import decode_weight_bytes, weight_bytes
+from firsttoken.model.dummy import DummyWeights
+from firsttoken.model.loading import build_decoder
+from firsttoken.model.quant_linears import QuantLinears
+from firsttoken.model.quantization import parse_quantization
+
+BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
+def on_a_gpu(weights: Any) -> Placement:
+    here = place(EngineConfig(model="m", path="p", device="cpu", dtype="bfloat16"), "bfloat16", lambda: None)
+    return replace(here, device=torch.device("cuda"), weights=weights, why="why")
+
+
+def factory(weights: Any, model: ModelConfig, *, dummy: bool = False) -> QuantLinears:
+    made = make_linears(on_a_gpu(weights), model, dummy=dummy)
+    assert isinstance(made, QuantLinears)
+    return made
+
+
+def test_random_weights_take_the_form_of_a_quantised_config() -> None:
+    model = parse_config(CONFIG | {"quantization_config": BLOCKS})
+    assert factory("keep", model).rounded is None
+    made = factory("keep", model, dummy=True)
+    assert (made.rounded, made.group, made.rows) == ("fp8", 128, 128)
+    assert factory("int4", parse_config(CONFIG)).rounded == "int4"
+    assert make_linears(on_a_gpu("dense"), model, dummy=False) is None
+
+
+def test_the_summary_names_the_form_and_the_plans_bytes_are_those_read() -> None:
+    raw = tiny_config(hidden_size=256, head_dim=64, intermediate_size=384, tied=True, torch_dtype="bfloat16")
+    model = parse_config(raw)
+    said = {}
+    for form in ("fp8", "int8", "int4"):
+        linears = replace(factory(form, model), device=torch.device("cpu"))
+        source = DummyWeights(model, torch.bfloat16, torch.device("cpu"))
+        decoder = build_decoder(model, source, dtype=torch.bfloat16, make_linear=linears)
+        said[form] = describe_weights(decoder, on_a_gpu(form))
+        planned = decode_weight_bytes(model, 2.0, on_a_gpu(form).product_bytes(None))
+        assert abs(decoder.weight_bytes - planned) < 0.05 * planned  # the plan leaves fp8's scales out, and adds norms
+    assert said == {
+        "fp8": "fp8 weights with a scale for each row, why",
+        "int8": "int8 weights with a scale for each 128 inputs, why",
+        "int4": "int4 weights with a scale for each 128 inputs, why",
+    }
+
+
+def test_the_4b_model_in_published_forms_takes_the_bytes_that_its_config_promises() -> None:
+    head, products = 151_936 * 2560 * 2, 36 * (2560 * (4096 + 2 * 1024 + 4096) + 3 * 2560 * 9728)
+    for published, bytes_a_weight in (
+        (BLOCKS, 1 + 4 / 128**2),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, 0.5 + 3 / 128),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}, 0.5 + 2 / 128),
+    ):
+        model = parse_config(CONFIG | {"quantization_config": published})
+        quantization = parse_quantization(published)
+        assert quantization is not None
+        assert quantization.bytes_per_weight == model.kept_bytes == bytes_a_weight
+        total = weight_bytes(model, 2.0, model.kept_bytes)
+        assert abs(total - head - products * bytes_a_weight) < 1e-3 * total
