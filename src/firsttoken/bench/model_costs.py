@@ -12,7 +12,7 @@ from typing import Any
 from firsttoken.errors import ConfigError, ModelError
 from firsttoken.model import cost
 from firsttoken.model.config import ModelConfig, load_config, parse_config
-from firsttoken.model.gguf_header import GGUFHeader
+from firsttoken.model.gguf_header import gguf_read_bytes
 
 _ELEMENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 
@@ -50,7 +50,7 @@ def read_model_costs(path: Path, kv_element_bytes: float = 2.0) -> ModelCosts:
     path = path.expanduser()
     if path.suffix == ".gguf":
         config = load_config(path)
-        weights = _gguf_bytes(path)
+        weights = float(gguf_read_bytes(path))
     else:
         raw = _read_json(path / "config.json" if path.is_dir() else path)
         quantised = raw.pop("quantization_config", None)
@@ -111,16 +111,6 @@ def _bytes_of(quantised: Mapping[str, Any]) -> float:
     if method in ("awq", "gptq") and isinstance(bits, int):
         return bits / 8
     raise ConfigError(f"The bytes of weights quantised with {method!r} are not known, so no ceiling can be given.")
-
-
-def _gguf_bytes(path: Path) -> float:
-    """Bytes that a step reads of a GGUF file: every tensor, without an embedding that is only looked up."""
-    with GGUFHeader(path) as header:
-        tensors = sorted(header.tensors.values(), key=lambda tensor: tensor.offset)
-    ends = [tensor.offset for tensor in tensors[1:]] + [path.stat().st_size]
-    sizes = {tensor.name: end - tensor.offset for tensor, end in zip(tensors, ends, strict=True)}
-    looked_up = sizes["token_embd.weight"] if "output.weight" in sizes else 0
-    return float(sum(sizes.values()) - looked_up)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ COMMANDS = {
     "pull": ("firsttoken.cli.pull", "pull", "Download a model, or finish a download that was cut."),
     "bench": ("firsttoken.cli.bench", "bench", "Measure any OpenAI-compatible server, and compare runs."),
     "doctor": ("firsttoken.cli.doctor", "doctor", "Say whether a model will run fast here, and if not, why."),
+    "fit": ("firsttoken.cli.fit", "fit", "Say what a model needs on a card, what fits, and how fast it will be."),
     "kernels": ("firsttoken.cli.kernels", "kernels", "Measure how the GPU kernels are best launched on this card."),
     "version": ("firsttoken.cli.version", "version", "Print the versions of firsttoken, Python and torch."),
     "demo": ("firsttoken.cli.demo", "demo", "Ask the small demo model a first question (what `make demo` runs)."),

@@ -152,3 +152,15 @@ class GGUFHeader:
         for _ in range(array.count):
             text, position = self._string(position)
             yield text
+
+
+def gguf_read_bytes(path: Path) -> int:
+    """Bytes that a decode step reads of a file: every tensor, without an embedding that is only looked up.
+
+    Raises ModelError.
+    """
+    with GGUFHeader(path) as header:
+        tensors = sorted(header.tensors.values(), key=lambda tensor: tensor.offset)
+    ends = [tensor.offset for tensor in tensors[1:]] + [path.stat().st_size]
+    sizes = {tensor.name: end - tensor.offset for tensor, end in zip(tensors, ends, strict=True)}
+    return sum(sizes.values()) - (sizes["token_embd.weight"] if "output.weight" in sizes else 0)

@@ -1,0 +1,136 @@
+"""How fast a model can be on a device, and how fast firsttoken will be there: floors, and one prediction.
+
+A floor is the roofline (Williams et al. 2009): the bytes that must be read and the arithmetic that must be done, each
+at the device's best rate, overlapped perfectly. The prediction is the same sum with the shares of those rates that
+firsttoken's kernels reached on an NVIDIA H200 on 2026-12-01, as docs/performance.md tells. They are shares of measured
+ceilings, so they carry over to other cards as far as the kernels do; nothing else is fitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firsttoken.model import cost
+from firsttoken.model.config import ModelConfig
+
+# The products of a step read the weights once. One or two rows take the matrix-vector kernel: 4.22 of 4.41 TB/s.
+_FEW_ROWS, _FEW_ROWS_READ = 2, 0.96
+_MANY_ROWS_READ = 0.69  # the library's products at 3 to 64 rows: 2.65 ms for 8.04 GB, whose floor is 1.84
+_ATTENTION_READ = 0.75  # of keys and values: 0.70 for one sequence of 32,768 tokens, 0.84 for 256 of 640
+_PRODUCT = 0.80  # of the arithmetic rate: 0.86 at 4096 rows, 0.71 at 256
+_ATTENTION_PRODUCT = 0.65  # causal attention of prompts: 0.60 at 4096 tokens, 0.73 at 32,768
+_LAYER = 7e-6  # seconds a layer in which its kernels wait for one another
+_REQUEST = 3e-3  # seconds of a request outside its prefill: HTTP, the tokeniser, two hops, the step under way
+# What measured ceilings were of the data sheet's on that card: 4.38 of 4.8 TB/s, 799 of 989 TFLOP/s
+SHEET_READ, SHEET_PRODUCT = 0.91, 0.81
+_CPU_READ = 0.88  # of the memory's rate, one sequence, low-bit weights: 184 of 210 tok/s on two cores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Of the device that holds the model. None is unknown, and then what hangs on it is not told."""
+
+    kind: str  # "cuda" or "cpu"
+    read: float | None = None  # bytes a second
+    product: float | None = None  # FLOP/s
+    from_sheet: bool = False  # as the data sheet promises, which no kernel reaches
+    origin: str = ""  # for the reader
+
+    @property
+    def reachable_read(self) -> float | None:
+        return self.read if self.read is None or not self.from_sheet else self.read * SHEET_READ
+
+    @property
+    def reachable_product(self) -> float | None:
+        return self.product if self.product is None or not self.from_sheet else self.product * SHEET_PRODUCT
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A closed loop: `streams` clients that each ask, read the whole answer, and ask again."""
+
+    streams: int
+    prompt: int  # tokens, none of them cached
+    output: int  # tokens
+
+    @property
+    def context(self) -> float:
+        """Tokens in a stream's cache, on average over its decoding."""
+        return self.prompt + self.output / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Seconds and tokens a second; None is not known."""
+
+    ttft: float | None
+    tpot: float | None
+    tokens_per_s: float | None  # of all streams together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """The times of one model, in one form, on one device. `weight_bytes` are those that a decode step reads."""
+
+    config: ModelConfig
+    weight_bytes: float
+    kv_bytes_per_token: float
+    rates: Rates
+
+    def floor(self, load: Load) -> Speed:
+        """What no server can undercut: decoding alone for TPOT and tok/s, the prompt alone for TTFT."""
+        read, product = self.rates.read, self.rates.product
+        if read is None:
+            return Speed(None, None, None)
+        kv = load.streams * load.context * self.kv_bytes_per_token
+        flops = load.streams * cost.decode_flops(self.config, round(load.context))
+        step = max((self.weight_bytes + kv) / read, 0.0 if product is None else flops / product)
+        prompt = cost.prefill_flops(self.config, load.prompt) + cost.head_flops(self.config)
+        ttft = None if product is None else max(self.weight_bytes / read, prompt / product)
+        return Speed(ttft, step, load.streams / step)
+
+    def predict(self, load: Load) -> Speed:
+        """What firsttoken's client sees. The prompts of the other streams are computed between a stream's tokens."""
+        if self.rates.kind == "cpu":
+            return self._predict_cpu(load)
+        read, product = self.rates.reachable_read, self.rates.reachable_product
+        if read is None or product is None:
+            return Speed(None, None, None)
+        prefill = self._prefill(load.prompt, read, product)
+        tpot = self._decode(load, read, product) + (load.streams - 1) / load.output * prefill
+        ttft = _REQUEST + prefill
+        return Speed(ttft, tpot, load.streams * load.output / (ttft + (load.output - 1) * tpot))
+
+    def first_tokens_at_once(self, load: Load) -> float | None:
+        """Seconds to the first token, on average over the streams, should all of them ask in the same moment."""
+        read, product = self.rates.reachable_read, self.rates.reachable_product
+        if self.rates.kind == "cpu" or read is None or product is None:
+            return None
+        return _REQUEST + (load.streams + 1) / 2 * self._prefill(load.prompt, read, product)
+
+    def _decode(self, load: Load, read: float, product: float) -> float:
+        """Seconds of a step that decodes every stream."""
+        attended = load.streams * load.context * self.kv_bytes_per_token / (read * _ATTENTION_READ)
+        return self._products(load.streams, load.streams, read, product) + attended + self._waits
+
+    def _prefill(self, tokens: int, read: float, product: float) -> float:
+        """Seconds of the step that computes a prompt."""
+        attended = cost.attention_flops(self.config, tokens, tokens) / (product * _ATTENTION_PRODUCT)
+        return self._products(tokens, 1, read, product) + attended + self._waits
+
+    def _products(self, rows: int, heads: int, read: float, product: float) -> float:
+        """Seconds of all products for `rows` tokens, `heads` of which get logits."""
+        share = _FEW_ROWS_READ if rows <= _FEW_ROWS else _MANY_ROWS_READ
+        flops = rows * cost.layer_flops(self.config) + heads * cost.head_flops(self.config)
+        return max(self.weight_bytes / (read * share), flops / (product * _PRODUCT))
+
+    @property
+    def _waits(self) -> float:
+        return self.config.num_layers * _LAYER
+
+    def _predict_cpu(self, load: Load) -> Speed:
+        """One stream alone: more rows are bound by arithmetic, whose rate differs too much between processors."""
+        if self.rates.read is None or load.streams > 1:
+            return Speed(None, None, None)
+        tpot = (self.weight_bytes + load.context * self.kv_bytes_per_token) / (self.rates.read * _CPU_READ)
+        return Speed(None, tpot, None)

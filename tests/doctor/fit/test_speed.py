@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firsttoken.doctor.fit.speed import Load, Rates, StepTimes
+from firsttoken.model import cost
+from tests.doctor.fit.asks import QWEN3_4B
+
+H200 = json.loads(Path(__file__).with_name("h200.json").read_text())
+
+
+def times(rates: Rates) -> StepTimes:
+    return StepTimes(
+        config=QWEN3_4B,
+        weight_bytes=cost.decode_weight_bytes(QWEN3_4B),
+        kv_bytes_per_token=cost.kv_bytes_per_token(QWEN3_4B),
+        rates=rates,
+    )
+
+
+MEASURED = times(Rates(kind="cuda", read=H200["read"], product=H200["product"]))
+SHEET = times(Rates(kind="cuda", read=4.8e12, product=989e12, from_sheet=True))
+
+
+def load_of(row: dict[str, Any]) -> Load:
+    return Load(row["streams"], row["prompt"], row["output"])
+
+
+@pytest.mark.parametrize("row", H200["loads"], ids=lambda row: f"{row['streams']}x{row['prompt']}")
+@pytest.mark.parametrize("rates", [MEASURED, SHEET], ids=["measured ceilings", "data sheet"])
+def test_what_an_h200_did_is_predicted_within_15_percent(row: dict[str, Any], rates: StepTimes) -> None:
+    found = rates.predict(load_of(row))
+    assert found.tpot == pytest.approx(row["tpot_ms"] / 1e3, rel=0.15)
+    if "ttft_ms" in row:
+        assert found.ttft == pytest.approx(row["ttft_ms"] / 1e3, rel=0.15)
+    if "tokens_per_s" in row:
+        assert found.tokens_per_s == pytest.approx(row["tokens_per_s"], rel=0.15)
+
+
+@pytest.mark.parametrize("row", H200["loads"], ids=lambda row: f"{row['streams']}x{row['prompt']}")
+def test_nothing_undercuts_a_floor(row: dict[str, Any]) -> None:
+    floor, found = MEASURED.floor(load_of(row)), MEASURED.predict(load_of(row))
+    assert floor.tpot is not None
+    assert found.tpot is not None
+    assert floor.tpot < found.tpot
+    assert floor.tpot < row["tpot_ms"] / 1e3
+    assert floor.tokens_per_s is not None
+    assert found.tokens_per_s is not None
+    assert floor.tokens_per_s > found.tokens_per_s
+
+
+def test_a_floor_is_bytes_over_bandwidth_until_arithmetic_takes_longer() -> None:
+    one = MEASURED.floor(Load(1, 32, 256)).tpot
+    assert one == pytest.approx((8_044_936_192 + 160 * 147_456) / 4.38e12, rel=1e-3)
+    narrow = times(Rates(kind="cuda", read=4.38e12, product=4.38e12)).floor(Load(64, 32, 256)).tpot
+    assert narrow == pytest.approx(64 * cost.decode_flops(QWEN3_4B, 160) / 4.38e12)
+
+
+def test_prompts_in_the_same_moment_wait_for_one_another() -> None:
+    together = MEASURED.first_tokens_at_once(Load(64, 512, 256))
+    assert together == pytest.approx(0.210, rel=0.15)  # measured where 64 clients began at once
+
+
+def test_a_cpu_is_predicted_alone_and_without_what_arithmetic_decides() -> None:
+    cpu = times(Rates(kind="cpu", read=20e9))
+    assert cpu.predict(Load(1, 32, 256)).tpot == pytest.approx((8_044_936_192 + 160 * 147_456) / 20e9 / 0.88)
+    assert cpu.predict(Load(1, 32, 256)).ttft is None
+    assert cpu.predict(Load(2, 32, 256)).tpot is None
+    assert cpu.floor(Load(2, 32, 256)).tokens_per_s is not None
+
+
+def test_without_rates_nothing_is_told() -> None:
+    unknown = times(Rates(kind="cuda", origin="the card is not named"))
+    assert unknown.floor(Load(1, 32, 256)).tpot is unknown.predict(Load(1, 32, 256)).tpot is None
