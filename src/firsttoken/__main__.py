@@ -2,4 +2,5 @@
 
 from firsttoken.cli.main import main
 
-main()
+if __name__ == "__main__":  # a process of its own that multiprocessing starts imports this module too
+    main()

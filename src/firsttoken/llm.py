@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from types import TracebackType
@@ -18,6 +18,7 @@ from typing import Any, cast
 from firsttoken.config import EngineConfig
 from firsttoken.detokenizer import Detokenizer
 from firsttoken.engine.loader import load
+from firsttoken.engine.teacher import Forcing, Scored, force
 from firsttoken.errors import ConfigError, InvalidRequest, RequestError
 from firsttoken.model.hub import resolve
 from firsttoken.stop_strings import StopStrings
@@ -156,6 +157,21 @@ class LLM:
             for conversation in conversations
         ]
         return self._run([None] * len(ids), ids, sampling_params or self.get_default_sampling_params(), n, progress)
+
+    def force(self, texts: Sequence[Sequence[int]], how: Forcing) -> Generator[Scored]:
+        """Teacher forcing: runs known token ids through the model and yields the logits after each of them.
+
+        Use them before the next are asked for. Raises InvalidRequest where a text is empty or too long.
+        """
+        if self._closed:
+            raise ConfigError("This LLM is closed; make a new one.")
+        assert not self._engine.has_work
+        if not all(0 < len(ids) <= self.info.max_model_len for ids in texts):
+            raise InvalidRequest(f"A text must have 1 to {self.info.max_model_len} tokens.")
+        most = self._runner.max_num_batched_tokens
+        if how.company > self.info.max_num_seqs or how.chunk * how.company > most:
+            raise InvalidRequest(f"A step takes up to {self.info.max_num_seqs} texts and {most} tokens.")
+        return force(self._runner, self._engine.pool, texts, how)
 
     def close(self) -> None:
         """Ends the engine's thread. The object is of no use afterwards."""

@@ -24,6 +24,7 @@ from firsttoken.cli.bench_options import (
     wanted_of,
     work_options,
 )
+from firsttoken.cli.bench_quality import quality
 from firsttoken.cli.bench_results import compare, finish, load_measured, report, terminal
 from firsttoken.cli.options import GroupedCommand
 
@@ -239,4 +240,5 @@ def selftest(processes: int | None, seconds: float) -> None:
 
 
 bench.add_command(compare)
+bench.add_command(quality)
 bench.add_command(report)

@@ -80,6 +80,11 @@ class Engine:
         return bool(self._unfinished or self._in_flight)
 
     @property
+    def pool(self) -> BlockPool:
+        """The KV blocks. Others may take some while there is no work, and give them back before there is."""
+        return self._scheduler.pool
+
+    @property
     def queued(self) -> StepPlan | None:
         """The plan that the last `step` queued, if it queued one."""
         return self._in_flight[-1] if self._in_flight else None

@@ -90,6 +90,7 @@ class ModelRunner:
         config = decoder.config
         self.decoder = decoder
         self.kv = kv
+        self.max_num_batched_tokens = max_num_batched_tokens
         self._rope = rope
         self._device = decoder.device
         self._scale = 1.0 / math.sqrt(config.head_dim)
@@ -196,6 +197,18 @@ class ModelRunner:
         plan = batch.attention_plan(rows, self.decoder.config.num_heads, self._scale)
         return self.decoder.forward(token_ids, self.kv, plan, rope)
 
+    def score(self, plan: StepPlan) -> Tensor:
+        """Float32 logits [tokens, ids] of every token of a plan, in its order; padding ids are left out.
+
+        Only while no step is launched; the next one may overwrite them.
+        """
+        assert not self._launched, "a step is queued"
+        batch = self._builder.build(plan)
+        scored: list[Tensor] = []
+        self._lane.submit(lambda: scored.append(self._all_logits(batch)))
+        self._lane.take()
+        return scored.pop()
+
     def logits(self, hidden: Tensor, batch: Batch) -> Tensor:
         """Float32 logits [sampling rows, vocab]."""
         tokens = batch.sampling_tokens
@@ -211,6 +224,14 @@ class ModelRunner:
         sampled = self._sampler.sample(logits, step, masks)
         self._last_ids[to_device(step.slots, self._device)] = sampled.ids
         return sampled
+
+    @torch.inference_mode()
+    def _all_logits(self, batch: Batch) -> Tensor:
+        stepped = None if self._cuda is None else self._cuda.run(batch)
+        logits = None if stepped is None else stepped.logits
+        if logits is None:
+            logits = self.decoder.logits(self.forward(batch) if stepped is None else stepped.hidden)
+        return logits[:, : self._vocabulary]
 
     @torch.inference_mode()
     def _compute(self, batch: Batch, step: SamplingStep) -> _Computed:
