@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.qwen3_4b import CONFIG
-
 from firsttoken.bench.model_costs import ModelCosts
 from firsttoken.doctor.live.reading import EngineKind
 from firsttoken.doctor.live.work import Bounds
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.model import cost
 from firsttoken.model.config import parse_config
+from tests.qwen3_4b import CONFIG
 
 MODEL = parse_config(CONFIG)
 COSTS = ModelCosts(

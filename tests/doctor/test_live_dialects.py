@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.doctor.scripted_metrics import POOL, Scripted
 
 from firsttoken.doctor.live.dialects import read_metrics
 from firsttoken.doctor.live.reading import EngineKind, Restarted, window
 from firsttoken.errors import ConfigError
+from tests.doctor.scripted_metrics import POOL, Scripted
 
 
 @pytest.mark.parametrize("engine", ["firsttoken", "vllm", "sglang"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.doctor.scripted_metrics import BOUNDS, COSTS, H200, Scripted
 
 from firsttoken.doctor.live.diagnosis import Diagnosis, diagnose
 from firsttoken.doctor.live.dialects import read_metrics
@@ -13,6 +12,7 @@ from firsttoken.doctor.live.reading import window
 from firsttoken.doctor.live.sensed import Sensed
 from firsttoken.doctor.live.work import Bounds
 from firsttoken.machine.gpu_ceilings import Ceilings
+from tests.doctor.scripted_metrics import BOUNDS, COSTS, H200, Scripted
 
 
 def diagnosed(server: Scripted, bounds: Bounds = BOUNDS, sensors: Sensed | None = None) -> Diagnosis:

@@ -10,9 +10,6 @@ from pathlib import Path
 import httpx
 import pytest
 from rich.console import Console
-from tests.doctor.scripted_metrics import BOUNDS, H200, Scripted
-from tests.machine.nvml_double import RecordedNvml
-from tests.qwen3_4b import CONFIG
 
 from firsttoken.bench.http_client import Address
 from firsttoken.bench.records import ServerIdentity
@@ -25,6 +22,9 @@ from firsttoken.doctor.live.watch import Watch
 from firsttoken.errors import ConfigError, Unavailable
 from firsttoken.machine.gpu import Gpu
 from firsttoken.machine.gpu_sensors import GpuSensors
+from tests.doctor.scripted_metrics import BOUNDS, H200, Scripted
+from tests.machine.nvml_double import RecordedNvml
+from tests.qwen3_4b import CONFIG
 
 URL = "http://127.0.0.1:8000"
 CARD = Gpu(index=0, name="NVIDIA H200", memory_total=1, memory_free=1, driver="580")

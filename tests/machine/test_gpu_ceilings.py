@@ -15,9 +15,16 @@ from firsttoken.errors import ConfigError
 from firsttoken.machine.ceilings import MemoryCeiling
 from firsttoken.machine.gpu import Gpu
 from firsttoken.machine.gpu_ceilings import Ceilings, gpu_ceilings, host_ceilings, known_ceilings
-from firsttoken.machine.gpu_probe import main, measure
+from firsttoken.machine.gpu_probe import fp8_rate, main, measure
 
 H200 = Gpu(0, "NVIDIA H200", 143771 << 20, 143000 << 20, "580.95.05")
+MORE = {
+    "fp8_product": 1.5e15,
+    "launch": 3e-6,
+    "host_to_device": 5.1e10,
+    "sm_clock_mhz": 1980.0,
+    "memory_clock_mhz": 3201.0,
+}
 TODAY = date(2026, 11, 30)
 
 
@@ -26,7 +33,7 @@ class FakeProbe:
 
     def __init__(self, answer: str | Exception = "") -> None:
         self.answer = answer or json.dumps(
-            {"name": "NVIDIA H200", "read": 4.41e12, "copy": 4.1e12, "product": 7.91e14, "cache_bytes": 62914560}
+            {"name": "NVIDIA H200", "read": 4.41e12, "copy": 4.1e12, "product": 7.91e14, "cache_bytes": 62914560} | MORE
         )
         self.commands: list[list[str]] = []
 
@@ -40,7 +47,8 @@ class FakeProbe:
 def test_a_card_is_measured_once_a_month(tmp_path: Path) -> None:
     probe, cache = FakeProbe(), tmp_path / "new" / "card.json"
     first = gpu_ceilings(H200, cache, TODAY, probe)
-    assert first == Ceilings("NVIDIA H200", 4.41e12, 4.1e12, 7.91e14, 62914560, "2026-11-30", "580.95.05")
+    assert first == Ceilings("NVIDIA H200", 4.41e12, 4.1e12, 7.91e14, 62914560, "2026-11-30", "580.95.05", **MORE)
+    assert first.complete
     assert gpu_ceilings(H200, cache, date(2026, 12, 20), probe) == first
     assert len(probe.commands) == 1
     assert gpu_ceilings(H200, cache, date(2027, 1, 20), probe).measured_on == "2027-01-20"
@@ -60,9 +68,11 @@ def test_another_card_or_driver_or_a_wish_measures_again(tmp_path: Path) -> None
 def test_measuring_again_keeps_the_better_of_each_rate(tmp_path: Path) -> None:
     cache = tmp_path / "card.json"
     gpu_ceilings(H200, cache, TODAY, FakeProbe())
-    other = FakeProbe('{"name": "NVIDIA H200", "read": 4.5e12, "copy": 1e12, "product": 1e14, "cache_bytes": 62914560}')
+    rates = {"name": "NVIDIA H200", "read": 4.5e12, "copy": 1e12, "product": 1e14, "cache_bytes": 62914560}
+    other = FakeProbe(json.dumps(rates | MORE | {"launch": 2e-6, "fp8_product": None}))
     again = gpu_ceilings(H200, cache, TODAY, other, refresh=True)
     assert (again.read, again.copy, again.product) == (4.5e12, 4.1e12, 7.91e14)
+    assert (again.launch, again.fp8_product) == (2e-6, 1.5e15)
     assert gpu_ceilings(H200, cache, TODAY, FakeProbe()) == again
 
 
@@ -124,8 +134,22 @@ def test_a_cpu_has_the_memory_it_measured_and_the_caches_of_its_sockets(tmp_path
     assert host.cache_bytes == 2 * 32768 * 1024
 
 
+def test_what_an_older_version_has_measured_counts_and_is_told_from_all(tmp_path: Path) -> None:
+    cache = tmp_path / "card.json"
+    old = {"device": "NVIDIA H200", "read": 4.4e12, "copy": 4.1e12, "product": 7.9e14}
+    cache.write_text(json.dumps(old | {"measured_on": "2026-11-30", "driver": "580.95.05"}))
+    known = known_ceilings(H200, cache, TODAY)
+    assert known is not None
+    assert known.read == 4.4e12
+    assert not known.complete
+
+
 def test_the_probe_measures_what_it_moves_and_multiplies() -> None:
-    found = measure(torch.device("cpu"), 1 << 20, 64, seconds=0.01)
+    found = measure(torch.device("cpu"), 1 << 20, 64, seconds=0.01, clocks=lambda: (1980.0, 3201.0))
+    assert 1e7 < found.host_to_device <= 1e13
+    assert 1e-8 < found.launch < 1e-2
+    assert (found.sm_clock_mhz, found.memory_clock_mhz, found.fp8_product) == (1980.0, 3201.0, None)
+    assert fp8_rate(torch.device("cpu"), 64, 0.01) > 0  # the call is right, whatever a CPU makes of it
     assert 1e8 < found.copy <= 1e13
     assert 1e8 < found.read <= 1e13
     assert 1e5 < found.product < 1e15

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
@@ -17,6 +17,7 @@ from firsttoken.machine.ceilings import MemoryCeiling, default_cache
 from firsttoken.machine.gpu import Gpu, Runner
 
 _BELIEVED_FOR = timedelta(days=30)
+_MAY_LACK = ("fp8_product", "launch", "host_to_device", "sm_clock_mhz", "memory_clock_mhz")
 _PROBE_SECONDS = 120  # importing torch from a cold disk can take most of it
 
 
@@ -31,6 +32,16 @@ class Ceilings:
     cache_bytes: int = 0  # of the last cache: a step can find that much there instead of reading it
     measured_on: str = ""  # ISO date; empty where the values were given
     driver: str = ""
+    fp8_product: float | None = None  # FLOP/s in FP8 (e4m3)
+    launch: float | None = None  # seconds that the host takes for one small kernel
+    host_to_device: float | None = None  # bytes a second from pinned memory
+    sm_clock_mhz: float | None = None  # while the product was measured
+    memory_clock_mhz: float | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was measured that the probe measures; older versions measured less."""
+        return self.launch is not None
 
     def times(self, devices: int) -> Ceilings:
         """The same for a model that is split evenly over several such devices."""
@@ -46,6 +57,7 @@ class Ceilings:
             read=all_of(self.read),
             copy=all_of(self.copy),
             product=all_of(self.product),
+            fp8_product=all_of(self.fp8_product),
             cache_bytes=self.cache_bytes * devices,
         )
 
@@ -93,9 +105,12 @@ def gpu_ceilings(
     if known is not None:  # other work on the card can only lower a reading, so the higher one is nearer to the truth
         fresh = replace(
             fresh,
-            read=max(fresh.read or 0.0, known.read or 0.0),
-            copy=max(fresh.copy or 0.0, known.copy or 0.0),
-            product=max(fresh.product or 0.0, known.product or 0.0),
+            read=_better(fresh.read, known.read),
+            copy=_better(fresh.copy, known.copy),
+            product=_better(fresh.product, known.product),
+            fp8_product=_better(fresh.fp8_product, known.fp8_product),
+            launch=_better(fresh.launch, known.launch, min),
+            host_to_device=_better(fresh.host_to_device, known.host_to_device),
         )
     with suppress(OSError):  # a read-only home only means that nothing is remembered
         cache.parent.mkdir(parents=True, exist_ok=True)
@@ -112,12 +127,25 @@ def known_ceilings(gpu: Gpu, cache: Path | None = None, today: date | None = Non
     return known if today - date.fromisoformat(known.measured_on) < _BELIEVED_FOR else None
 
 
+def _better(fresh: float | None, known: float | None, choose: Callable[..., float] = max) -> float | None:
+    both = [value for value in (fresh, known) if value is not None]
+    return choose(both) if both else None
+
+
 def _measure(gpu: Gpu, today: date, run: Runner) -> Ceilings:
     try:
         output = run([sys.executable, "-P", "-m", "firsttoken.machine.gpu_probe", str(gpu.index)])
         found = json.loads(output)
-        read, copy, product = (_rate(found, name) for name in ("read", "copy", "product"))
-        return Ceilings(gpu.name, read, copy, product, int(found["cache_bytes"]), today.isoformat(), gpu.driver)
+        return Ceilings(
+            device=gpu.name,
+            read=_rate(found, "read"),
+            copy=_rate(found, "copy"),
+            product=_rate(found, "product"),
+            cache_bytes=int(found["cache_bytes"]),
+            measured_on=today.isoformat(),
+            driver=gpu.driver,
+            **{name: None if found[name] is None else _rate(found, name) for name in _MAY_LACK},
+        )
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or "").strip().splitlines()
         why = lines[-1] if lines else f"exit code {error.returncode}"
@@ -147,6 +175,8 @@ def _read(cache: Path) -> Ceilings | None:
         known = Ceilings(**json.loads(cache.read_text()))
         date.fromisoformat(known.measured_on)
         whole = all(isinstance(rate, float) and rate > 0 for rate in (known.read, known.copy, known.product))
+        others = [getattr(known, name) for name in _MAY_LACK]
+        whole = whole and all(rate is None or (isinstance(rate, float) and rate > 0) for rate in others)
     except (OSError, ValueError, TypeError):
         return None
     return known if whole else None

@@ -11,13 +11,22 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 import torch
 
+from firsttoken.machine.gpu_sensors import open_sensors
+
 _GIB = 1024**3
 _EDGE = 8192  # of the square product
 _SECONDS = 0.3  # for each form: long enough for the clocks to rise
+_FIRST_FP8 = (8, 9)  # compute capability
+_LAUNCHES = 1000
+_LINK_BYTES = _GIB // 4
+
+Clocks = tuple[float | None, float | None]
+"""MHz of the cores and of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +38,47 @@ class Probe:
     copy: float  # bytes a second, those read and those written together
     product: float  # FLOP/s of a large square product in bfloat16
     cache_bytes: int
+    fp8_product: float | None  # FLOP/s likewise in FP8 (e4m3); None where the card has none
+    launch: float  # seconds that the host takes for one of many small kernels
+    host_to_device: float  # bytes a second from pinned memory
+    sm_clock_mhz: float | None  # under the product
+    memory_clock_mhz: float | None
 
 
-def measure(device: torch.device, num_bytes: int, edge: int, seconds: float = _SECONDS) -> Probe:
-    """Reads and copies `num_bytes`, multiplies [edge, edge] matrices; the best of many rounds each, about 2 s in all.
+def measure(
+    device: torch.device,
+    num_bytes: int,
+    edge: int,
+    seconds: float = _SECONDS,
+    clocks: Callable[[], Clocks] = lambda: (None, None),
+) -> Probe:
+    """Reads and copies `num_bytes`, multiplies [edge, edge] matrices; the best of many rounds each, about 3 s in all.
 
-    Reading is tried in several forms, because libraries differ in which one they do well on a given card.
+    Reading is tried in several forms, because libraries differ in which one they do well on a given card. `clocks` is
+    asked while products run.
     """
     read, copy = _memory_rates(device, num_bytes, seconds)
-    product = _product_rate(device, edge, seconds)
-    if device.type != "cuda":
-        return Probe("cpu", read, copy, product, 0)
-    properties = torch.cuda.get_device_properties(device)
-    return Probe(str(properties.name), read, copy, product, int(properties.L2_cache_size))
+    product, (sm_clock, memory_clock) = _product_rate(device, edge, seconds, clocks)
+    name, cache, fp8 = "cpu", 0, None
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        name, cache = str(properties.name), int(properties.L2_cache_size)
+        if (properties.major, properties.minor) >= _FIRST_FP8:
+            with suppress(RuntimeError):  # a torch whose library has none for this card
+                fp8 = fp8_rate(device, edge, seconds)
+    link = host_to_device_rate(device, min(_LINK_BYTES, num_bytes), seconds)
+    return Probe(
+        name=name,
+        read=read,
+        copy=copy,
+        product=product,
+        cache_bytes=cache,
+        fp8_product=fp8,
+        launch=launch_seconds(device),
+        host_to_device=link,
+        sm_clock_mhz=sm_clock,
+        memory_clock_mhz=memory_clock,
+    )
 
 
 def _memory_rates(device: torch.device, num_bytes: int, seconds: float) -> tuple[float, float]:
@@ -57,10 +94,54 @@ def _memory_rates(device: torch.device, num_bytes: int, seconds: float) -> tuple
     return max(read, copy), copy
 
 
-def _product_rate(device: torch.device, edge: int, seconds: float) -> float:
+def _product_rate(
+    device: torch.device, edge: int, seconds: float, clocks: Callable[[], Clocks]
+) -> tuple[float, Clocks]:
+    """FLOP/s, and the clocks while it was reached."""
     a = torch.randn(edge, edge, device=device).to(torch.bfloat16)
     b, out = torch.randn_like(a), torch.empty_like(a)
-    return 2 * edge**3 / _best_seconds(lambda: torch.mm(a, b, out=out), device, seconds)
+    rate = 2 * edge**3 / _best_seconds(lambda: torch.mm(a, b, out=out), device, seconds)
+    for _ in range(max(1, round(0.2 * rate / (2 * edge**3))) if device.type == "cuda" else 0):
+        torch.mm(a, b, out=out)  # 0.2 s of them, queued
+    return rate, clocks()
+
+
+def fp8_rate(device: torch.device, edge: int, seconds: float) -> float:
+    """FLOP/s of a square product of e4m3 matrices, one scale each. Raises RuntimeError where the device has none."""
+    a = torch.randn(edge, edge, device=device).to(torch.float8_e4m3fn)
+    b = torch.randn(edge, edge, device=device).to(torch.float8_e4m3fn).t()  # the library wants it column by column
+    one = torch.ones((), device=device)
+
+    def multiply() -> object:
+        return torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+    return 2 * edge**3 / _best_seconds(multiply, device, seconds)
+
+
+def launch_seconds(device: torch.device, launches: int = _LAUNCHES) -> float:
+    """Wall seconds of one of `launches` small kernels, each asked for through torch; the best of five rounds."""
+    x = torch.zeros(1, device=device)
+
+    def launch() -> None:
+        for _ in range(launches):
+            x.add_(1.0)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    launch()
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        launch()
+        best = min(best, time.perf_counter() - start)
+    return best / launches
+
+
+def host_to_device_rate(device: torch.device, num_bytes: int, seconds: float) -> float:
+    """Bytes a second of copies from memory that the card can read by itself."""
+    source = torch.ones(num_bytes, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    target = torch.empty(num_bytes, dtype=torch.uint8, device=device)
+    return num_bytes / _best_seconds(lambda: target.copy_(source, non_blocking=True), device, seconds)
 
 
 def _best_seconds(work: Callable[[], object], device: torch.device, seconds: float) -> float:
@@ -98,7 +179,15 @@ def main(index: int) -> int:
     num_bytes, edge = min(2 * _GIB, free // 4), _EDGE
     while edge > 1024 and 10 * edge * edge > free // 2:
         edge //= 2
-    print(json.dumps(asdict(measure(device, num_bytes, edge))))
+    sensors = open_sensors()
+
+    def clocks() -> Clocks:
+        if isinstance(sensors, str):
+            return None, None
+        reading = sensors.read(index)
+        return reading.sm_clock_mhz, reading.memory_clock_mhz
+
+    print(json.dumps(asdict(measure(device, num_bytes, edge, clocks=clocks))))
     return 0
 
 
