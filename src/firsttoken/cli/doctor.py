@@ -8,6 +8,11 @@ from firsttoken.cli.lazy_group import LazyGroup
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "live": ("firsttoken.cli.doctor_live", "live", "What bounds a running server, and the change most likely to help."),
+    "ceilings": (
+        "firsttoken.cli.doctor_ceilings",
+        "ceilings",
+        "What this machine can do at best, beside its data sheet.",
+    ),
 }
 
 
