@@ -146,12 +146,12 @@ def test_what_an_older_version_has_measured_counts_and_is_told_from_all(tmp_path
 
 def test_the_probe_measures_what_it_moves_and_multiplies() -> None:
     found = measure(torch.device("cpu"), 1 << 20, 64, seconds=0.01, clocks=lambda: (1980.0, 3201.0))
-    assert 1e7 < found.host_to_device <= 1e13
+    assert 1e6 < found.host_to_device <= 1e13
     assert 1e-8 < found.launch < 1e-2
     assert (found.sm_clock_mhz, found.memory_clock_mhz, found.fp8_product) == (1980.0, 3201.0, None)
     assert fp8_rate(torch.device("cpu"), 64, 0.01) > 0  # the call is right, whatever a CPU makes of it
-    assert 1e8 < found.copy <= 1e13
-    assert 1e8 < found.read <= 1e13
+    assert 1e6 < found.copy <= 1e13
+    assert 1e6 < found.read <= 1e13
     assert 1e5 < found.product < 1e15
 
 

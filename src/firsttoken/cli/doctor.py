@@ -11,7 +11,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "ceilings": (
         "firsttoken.cli.doctor_ceilings",
         "ceilings",
-        "What this machine can do at best, beside its data sheet.",
+        "What this machine can do at best, by measurement.",
     ),
 }
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from firsttoken.model.config import ModelConfig
 
 _USES = ("chat", "code", "long")
+_DTYPES = ("auto", "float32", "bfloat16", "float16")
+_QUANTIZATIONS = ("auto", "none", "fp8", "int8", "int4")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,9 +27,8 @@ _USES = ("chat", "code", "long")
 @click.option("--memory", type=ByteSize(), help="Memory of the device, such as 12GiB, where it is not the card's own.")
 @click.option("--context", type=TokenCount(), help="Tokens of one sequence, prompt and answer; auto is the longest.")
 @click.option("--concurrency", type=click.IntRange(1), default=1, show_default=True, help="Sequences at once.")
-@click.option(
-    "--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]), default="auto", help="As serve's."
-)
+@click.option("--dtype", type=click.Choice(_DTYPES), default="auto", help="As serve's.")
+@click.option("--quantization", type=click.Choice(_QUANTIZATIONS), default="auto", help="As serve's.")
 @click.option(
     "--gpu-memory-utilization",
     type=click.FloatRange(0, 1, min_open=True),
@@ -146,15 +147,17 @@ def _forms(
     values: dict[str, Any], device: Device, config: ModelConfig, path: Path | None
 ) -> tuple[Form, tuple[Form, ...]]:
     """The form that is asked for, and those to try where it does not fit."""
-    from firsttoken.doctor.fit.form import dense_gpu, on_cpu
+    from firsttoken.doctor.fit.form import fewer_bits, on_cpu, on_gpu
     from firsttoken.model.gguf_header import gguf_read_bytes
 
+    dtype, quantization = values["dtype"], values["quantization"]
     if device.on_gpu:
-        return dense_gpu(values["dtype"], device.capability, config.dtype), ()
-    form = on_cpu(values["dtype"], "auto")
-    if path is not None and path.suffix == ".gguf" and values["dtype"] == "auto":
-        form = replace(form, file_read=gguf_read_bytes(path), name="the file's bits, computed in float32")
-    return form, (on_cpu("auto", "int4"),)
+        form = on_gpu(dtype, quantization, config, device.capability)
+    else:
+        form = on_cpu(dtype, quantization)
+        if path is not None and path.suffix == ".gguf" and not form.flags:
+            form = replace(form, file_read=gguf_read_bytes(path), name="the file's bits, computed in float32")
+    return form, fewer_bits(form, config, device.capability, gpu=device.on_gpu)
 
 
 def _ask(model: str, config: ModelConfig, device: Device, form: Form, values: dict[str, Any]) -> Ask:

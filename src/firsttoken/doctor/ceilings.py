@@ -34,13 +34,16 @@ class Ceiling:
 def card_ceilings(found: Ceilings, card: Card | None) -> list[Ceiling]:
     """A card's, as the probe measured them."""
     fp8 = "prompts and large batches with FP8 activations" if found.fp8_product else "this card or its torch has none"
+    read, product, fp8_product, link = (
+        (None,) * 4 if card is None else (card.read, card.product, card.fp8_product, card.host_to_device)
+    )
     return [
-        Ceiling("GPU memory, read", found.read, "B/s", "decoding: weights and KV cache", card and card.read),
-        Ceiling("GPU memory, copy", found.copy, "B/s", "read and written together", card and card.read),
-        Ceiling("bf16 product", found.product, "FLOP/s", "prompts and large batches", card and card.product),
-        Ceiling("fp8 product", found.fp8_product, "FLOP/s", fp8, card and card.fp8_product),
+        Ceiling("GPU memory, read", found.read, "B/s", "decoding: weights and KV cache", read),
+        Ceiling("GPU memory, copy", found.copy, "B/s", "read and written together", read),
+        Ceiling("bf16 product", found.product, "FLOP/s", "prompts and large batches", product),
+        Ceiling("fp8 product", found.fp8_product, "FLOP/s", fp8, fp8_product),
         Ceiling("kernel launch", found.launch, "s", "steps without CUDA graphs"),
-        Ceiling("host to GPU", found.host_to_device, "B/s", "loading weights", card and card.host_to_device),
+        Ceiling("host to GPU", found.host_to_device, "B/s", "loading weights", link),
     ]
 
 

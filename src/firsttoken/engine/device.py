@@ -16,6 +16,7 @@ from firsttoken.errors import ConfigError
 from firsttoken.kernels.gpu import has_triton
 from firsttoken.machine.gpu import read_gpus
 from firsttoken.machine.host import read_host
+from firsttoken.model.cost import CPU_WEIGHT, GPU_PRODUCT
 from firsttoken.model.memory_plan import DeviceMemory, usual_batch
 
 # keep: quantised weights that the kernels can multiply stay in their bits; a CPU rounds everything else to int8
@@ -25,12 +26,6 @@ MAX_STEP_MS = 55.0  # on a GPU: streams beside a long prompt stay fluent, and th
 CPU_MAX_STEP_MS = 200.0  # where decode steps take tens of milliseconds, less would leave the prompt next to nothing
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_CPU_BYTES: dict[WeightForm, float] = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}  # a weight, scales included
-_GPU_BYTES: dict[WeightForm, float] = {
-    "fp8": 1.0,
-    "int8": 1 + 2 / 128,
-    "int4": 0.5 + 3 / 128,
-}  # of the layers' products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +46,13 @@ class Placement:
     @property
     def bytes_per_weight(self) -> float:
         dense = float(self.dtype.itemsize)
-        return dense if self.device.type == "cuda" else _CPU_BYTES.get(self.weights, dense)
+        return dense if self.device.type == "cuda" else CPU_WEIGHT.get(self.weights, dense)
 
     def product_bytes(self, kept: float | None) -> float | None:
         """Bytes a weight of the layers' products where they have a form of their own; `kept` are the file's."""
         if self.device.type != "cuda":
             return None
-        return kept if self.weights == "keep" else _GPU_BYTES.get(self.weights)
+        return kept if self.weights == "keep" else GPU_PRODUCT.get(self.weights)
 
 
 def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str | None]) -> Placement:

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from firsttoken.model.config import ModelConfig
 
+CPU_WEIGHT = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}
+"""Bytes of a weight in each low-bit form of a CPU, scales included; `keep` is at most that."""
+GPU_PRODUCT = {"fp8": 1.0, "int8": 1 + 2 / 128, "int4": 0.5 + 3 / 128}
+"""Bytes of a weight of the layers' products in each form that a GPU gives them; its other weights stay dense."""
+
 
 def num_parameters(config: ModelConfig) -> int:
     """Every distinct parameter; a tied embedding counts once."""

@@ -6,13 +6,13 @@ from typing import Any
 
 from firsttoken.doctor.fit.ask import Ask
 from firsttoken.doctor.fit.devices import sheet_device
-from firsttoken.doctor.fit.form import dense_gpu
+from firsttoken.doctor.fit.form import on_gpu
 from firsttoken.machine.cards import find_card
 from firsttoken.model.config import parse_config
 from tests.qwen3_4b import CONFIG
 
 QWEN3_4B = parse_config(CONFIG)
-BF16 = dense_gpu("auto", (9, 0), "bfloat16")
+BF16 = on_gpu("auto", "auto", QWEN3_4B, (9, 0))
 
 
 def ask_about(card: str, **fields: Any) -> Ask:

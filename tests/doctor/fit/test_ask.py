@@ -4,18 +4,24 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
+import torch
 
+from firsttoken.cli.serve import serve
 from firsttoken.doctor.fit.ask import Device, fit, longest_context
 from firsttoken.doctor.fit.devices import cpu_device, local_device, memory_device
-from firsttoken.doctor.fit.form import dense_gpu, on_cpu
+from firsttoken.doctor.fit.form import fewer_bits, on_cpu, on_gpu
+from firsttoken.engine.device import Placement
 from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.machine.ceilings import MemoryCeiling
 from firsttoken.machine.gpu import Gpu
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.machine.host import Host
+from firsttoken.model.cost import weight_bytes
 from firsttoken.model.memory_plan import GIB
-from tests.doctor.fit.asks import ask_about
+from firsttoken.model.quantization import Quantization
+from tests.doctor.fit.asks import QWEN3_4B, ask_about
 
 H200 = json.loads(Path(__file__).with_name("h200.json").read_text())
 
@@ -96,11 +102,55 @@ def test_a_card_of_which_only_the_memory_is_known_has_no_speed() -> None:
 
 
 def test_forms_are_what_serve_gives() -> None:
-    assert dense_gpu("auto", (7, 5), "bfloat16").name == "float16"
-    assert dense_gpu("auto", None, "float16").name == "float16"
-    exact = dense_gpu("float32", (9, 0), "bfloat16")
+    assert on_gpu("auto", "auto", QWEN3_4B, (7, 5)).name == "float16"
+    assert on_gpu("auto", "auto", replace(QWEN3_4B, dtype="float16"), None).name == "float16"
+    exact = on_gpu("float32", "auto", QWEN3_4B, (9, 0))
     assert (exact.weight, exact.kv, exact.flags) == (4, 4, {"dtype": "float32"})
+    kept = on_gpu("auto", "auto", replace(QWEN3_4B, kept_bytes=0.53), (8, 9))
+    assert kept.held(QWEN3_4B) == pytest.approx(8.045e9 - 3.633e9 * (2 - 0.53), rel=1e-3)
     assert on_cpu("bfloat16", "auto").flags == {"dtype": "bfloat16"}
     assert on_cpu("auto", "none").name == "float32"
+
+
+@pytest.mark.parametrize("quantization", ["fp8", "int8", "int4"])
+def test_rounded_weights_take_what_the_engine_plans(quantization: str) -> None:
+    form = on_gpu("auto", quantization, QWEN3_4B, (8, 9))
+    placement = Placement(
+        device=torch.device("cuda"),
+        device_name="a card",
+        dtype=torch.bfloat16,
+        weights=quantization,  # type: ignore[arg-type]  # each is one of its forms
+        why="",
+        cpu_threads=None,
+        max_num_seqs=1,
+        max_num_batched_tokens=1,
+        max_step_ms=None,
+        graphs=True,
+    )
+    assert form.held(QWEN3_4B) == weight_bytes(QWEN3_4B, placement.bytes_per_weight, placement.product_bytes(None))
+    assert form.flags == {"quantization": quantization}
+    found = fit(ask_about("3060", form=form))
+    assert found.plan.kv_bytes > fit(ask_about("3060")).plan.kv_bytes + 3e9
+
+
+def test_what_serve_refuses_is_refused() -> None:
     with pytest.raises(ConfigError, match="leave --dtype out"):
         on_cpu("bfloat16", "int4")
+    with pytest.raises(ConfigError, match="on a GPU only"):
+        on_cpu("auto", "fp8")
+    with pytest.raises(ConfigError, match="not in float32"):
+        on_gpu("float32", "fp8", QWEN3_4B, (9, 0))
+    quantised = replace(QWEN3_4B, quantization=Quantization(method="fp8", layout="plain", form="fp8", group=0))
+    with pytest.raises(ConfigError, match="quantised already"):
+        on_gpu("auto", "int4", quantised, (9, 0))
+
+
+def test_fewer_bits_are_forms_that_the_flag_of_serve_has() -> None:
+    (flag,) = (option for option in serve.params if option.name == "quantization")
+    assert isinstance(flag.type, click.Choice)
+    gpu = fewer_bits(on_gpu("auto", "auto", QWEN3_4B, (8, 6)), QWEN3_4B, (8, 6), gpu=True)
+    assert [form.flags["quantization"] for form in gpu] == ["fp8", "int4"]
+    (cpu_form,) = fewer_bits(on_cpu("auto", "auto"), QWEN3_4B, None, gpu=False)
+    assert {"fp8", cpu_form.flags["quantization"]} <= set(flag.type.choices)
+    assert fewer_bits(gpu[1], QWEN3_4B, (8, 6), gpu=True) == ()
+    assert fewer_bits(on_gpu("float32", "auto", QWEN3_4B, None), QWEN3_4B, None, gpu=True) == ()

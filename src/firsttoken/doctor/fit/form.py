@@ -10,8 +10,8 @@ from firsttoken.model.config import ModelConfig
 
 Flags = dict[str, str]
 
-_CPU_WEIGHT = {"int8": 1.0625, "int4": 0.625}  # bytes, scales included
-FIRST_BFLOAT16 = (8, 0)  # the compute capability; older cards run float16
+_FIRST_BFLOAT16 = (8, 0)  # the compute capability; older cards run float16
+_ROUNDED = ("fp8", "int8", "int4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,47 +23,68 @@ class Form:
     weight: float  # of every weight that is not a layer's product, scales included
     product: float | None = None  # of the layers' products, where they differ
     kv: int
-    file_read: int | None = None  # bytes that a step reads, where the file's own bits are kept
+    file_read: int | None = None  # bytes that a step reads, where a CPU keeps the file's own bits
     flags: Flags = field(default_factory=dict)  # of serve
 
     def held(self, config: ModelConfig) -> int:
         """Bytes of weights in memory."""
-        return cost.weight_bytes(config, self.weight) + self._difference(config)
+        return cost.weight_bytes(config, self.weight, self.product)
 
     def read(self, config: ModelConfig) -> int:
         """Bytes of weights that a decode step reads."""
         if self.file_read is not None:
             return self.file_read
-        return cost.decode_weight_bytes(config, self.weight) + self._difference(config)
+        return cost.decode_weight_bytes(config, self.weight, self.product)
 
     def kv_per_token(self, config: ModelConfig) -> int:
+        """Bytes of keys and values."""
         return cost.kv_bytes_per_token(config, self.kv)
 
-    def _difference(self, config: ModelConfig) -> int:
-        """Bytes that the layers' products take more than other weights (mostly less)."""
-        return 0 if self.product is None else round(cost.layer_flops(config) / 2 * (self.product - self.weight))
 
-
-def dense_gpu(dtype: str, capability: tuple[int, int] | None, model_dtype: str) -> Form:
-    """What `serve --dtype` gives a GPU."""
+def on_gpu(dtype: str, quantization: str, config: ModelConfig, capability: tuple[int, int] | None) -> Form:
+    """What `serve` gives a GPU. Raises ConfigError where it would refuse."""
+    flags = _flags(dtype, quantization)
     if dtype == "auto":
-        old = capability is not None and capability < FIRST_BFLOAT16
-        dtype, flags = "float16" if old or model_dtype == "float16" else "bfloat16", {}
-    else:
-        flags = {"dtype": dtype}
+        old = capability is not None and capability < _FIRST_BFLOAT16
+        dtype = "float16" if old or config.dtype == "float16" else "bfloat16"
     size = 4 if dtype == "float32" else 2
-    return Form(name=dtype, activation=size, weight=size, kv=size, flags=flags)
+    product = config.kept_bytes if quantization == "auto" and size == 2 else None
+    name = dtype if product is None else f"products in the file's own bits, else {dtype}"
+    if quantization in _ROUNDED:
+        if size == 4:
+            raise ConfigError(
+                f"--quantization {quantization} computes in bfloat16 or float16 on a GPU, not in float32."
+            )
+        if config.quantization is not None:
+            raise ConfigError(f"The model is quantised already, so --quantization {quantization} would round it twice.")
+        name, product = f"{quantization} products, else {dtype}", cost.GPU_PRODUCT[quantization]
+    return Form(name=name, activation=size, weight=size, product=product, kv=size, flags=flags)
 
 
 def on_cpu(dtype: str, quantization: str) -> Form:
-    """What `serve` gives a CPU whose kernels could be compiled. Raises ConfigError."""
-    if quantization in _CPU_WEIGHT:
-        if dtype not in ("auto", "float32"):
-            raise ConfigError(f"--quantization {quantization} computes in float32; leave --dtype out.")
-        name, weight = f"{quantization}, computed in float32", _CPU_WEIGHT[quantization]
-        return Form(name=name, activation=4, weight=weight, kv=4, flags={"quantization": quantization})
-    if dtype == "auto" and quantization == "auto":
-        return Form(name="int8, computed in float32", activation=4, weight=_CPU_WEIGHT["int8"], kv=4)
-    flags = {name: value for name, value in (("dtype", dtype), ("quantization", quantization)) if value != "auto"}
+    """What `serve` gives a CPU whose kernels could be compiled. Raises ConfigError where it would refuse."""
+    flags = _flags(dtype, quantization)
+    if quantization == "fp8":
+        raise ConfigError("--quantization fp8 runs on a GPU only; on a CPU use int8 or int4.")
+    if quantization in _ROUNDED and dtype not in ("auto", "float32"):
+        raise ConfigError(f"--quantization {quantization} computes in float32; leave --dtype out.")
+    if quantization in _ROUNDED or (dtype, quantization) == ("auto", "auto"):
+        form = "int8" if quantization == "auto" else quantization
+        return Form(name=f"{form}, computed in float32", activation=4, weight=cost.CPU_WEIGHT[form], kv=4, flags=flags)
     size = 4 if dtype in ("auto", "float32") else 2
     return Form(name="float32" if dtype == "auto" else dtype, activation=size, weight=size, kv=size, flags=flags)
+
+
+def fewer_bits(form: Form, config: ModelConfig, capability: tuple[int, int] | None, *, gpu: bool) -> tuple[Form, ...]:
+    """Forms with fewer bytes than `form` that the same `serve` takes, the most exact first."""
+    dtype = form.flags.get("dtype", "auto")
+    if gpu and (form.activation == 4 or config.quantization is not None or config.kept_bytes is not None):
+        return ()
+    if not gpu and dtype not in ("auto", "float32"):
+        return ()
+    made = [on_gpu(dtype, one, config, capability) if gpu else on_cpu(dtype, one) for one in ("fp8", "int4")[not gpu :]]
+    return tuple(one for one in made if one.held(config) < form.held(config))
+
+
+def _flags(dtype: str, quantization: str) -> Flags:
+    return {name: value for name, value in (("dtype", dtype), ("quantization", quantization)) if value != "auto"}

@@ -97,6 +97,8 @@ def print_speed(console: Console, table: Sequence[Row], fit: Fit) -> None:
         each = f"{load.streams:,} prompts of {load.prompt:,} tokens"
         console.print(f"Should {each} come in the same moment, their TTFT is {_ms(wait)} on average.", highlight=False)
     console.print(f"Rates: {rates.origin}.", highlight=False)
+    if fit.ask.device.on_gpu and fit.ask.form.product is not None:
+        console.print("Quantised products have not been timed on a GPU: expected gives them the shares of bfloat16.")
     console.print()
 
 
