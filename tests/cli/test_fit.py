@@ -23,7 +23,7 @@ def test_the_answer_names_every_part_and_the_command(capsys: pytest.CaptureFixtu
         assert part in text
     assert f"firsttoken serve {MODEL} --max-model-len 8192" in text
     assert "Should 4 prompts of 7,936 tokens come in the same moment" in text
-    assert "TPOT: 20 ms" in text
+    assert "TPOT: 20.0 ms" in text
 
 
 def test_a_refusal_names_what_fits_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:

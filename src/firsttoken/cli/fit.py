@@ -68,7 +68,7 @@ def _answer(ask: Ask, others: tuple[Form, ...], slo: str | None, as_json: bool) 
     from firsttoken.bench.metrics import parse_slo
     from firsttoken.cli.bench_results import terminal
     from firsttoken.doctor.fit import ask as asking
-    from firsttoken.doctor.fit.instead import instead
+    from firsttoken.doctor.fit.instead import instead, roomier
     from firsttoken.doctor.fit.judge import judge
     from firsttoken.doctor.fit.page import as_json as fit_json
     from firsttoken.doctor.fit.page import print_fit, print_refusal, refusal_as_json, rows
@@ -95,7 +95,7 @@ def _answer(ask: Ask, others: tuple[Form, ...], slo: str | None, as_json: bool) 
     if as_json:
         click.echo(json.dumps(fit_json(found, table, judgements), indent=2))
     else:
-        print_fit(terminal(), found, table, judgements)
+        print_fit(terminal(), found, table, judgements, roomier(found.ask, others))
     return 0
 
 

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 
 from firsttoken.doctor.fit.ask import fit
-from firsttoken.doctor.fit.instead import instead
+from firsttoken.doctor.fit.form import fewer_bits
+from firsttoken.doctor.fit.instead import instead, roomier
 from firsttoken.doctor.fit.named import by_size, named_config
 from firsttoken.errors import OutOfMemory
 from firsttoken.model.cost import num_parameters
-from tests.doctor.fit.asks import QWEN3_4B, ask_about
+from tests.doctor.fit.asks import BF16, QWEN3_4B, ask_about
 
 
 def test_a_context_too_long_names_the_longest_that_fits() -> None:
@@ -21,14 +22,24 @@ def test_a_context_too_long_names_the_longest_that_fits() -> None:
 
 def test_too_many_at_once_names_fewer_and_a_shorter_context() -> None:
     texts = [change.text for change in instead(ask_about("4090", context=32_768, concurrency=8), ())]
-    assert texts[:2] == ["a context of 11,072 tokens", "one at once, with a context of 32,768 tokens"]
-    assert "2 at once" in texts
+    assert texts[:2] == ["a context of 11,072 tokens", "2 at once"]
+    texts = [change.text for change in instead(ask_about("3060", context=32_768, concurrency=8), ())]
+    assert "one at once, with a context of 14,352 tokens" in texts
+    assert not any(text.endswith("at once") for text in texts)
 
 
 def test_a_model_too_large_names_a_smaller_one() -> None:
     (change,) = instead(ask_about("3070"), ())
     assert change.fit.ask.model == "Qwen/Qwen3-1.7B"
     assert change.fit.ask.command() == "firsttoken serve Qwen/Qwen3-1.7B"
+
+
+def test_fewer_bits_are_suggested_where_they_are_enough_and_told_where_they_are_not_needed() -> None:
+    forms = fewer_bits(BF16, QWEN3_4B, (8, 6), gpu=True)
+    texts = [change.text for change in instead(ask_about("3070", context=8192), forms)]
+    assert texts == [*(f"fewer bits: {form.name}" for form in forms), "a smaller model, Qwen/Qwen3-1.7B"]
+    fp8, int4 = roomier(ask_about("3080"), forms)
+    assert fit(ask_about("3080")).plan.kv_tokens < fp8.plan.kv_tokens < int4.plan.kv_tokens
 
 
 def test_every_change_fits() -> None:

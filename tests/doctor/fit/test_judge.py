@@ -9,8 +9,8 @@ from firsttoken.doctor.fit.judge import judge
     ("predicted", "goal", "verdict", "says"),
     [
         (0.012, 0.020, "met", "leave everything alone"),
-        (0.012, 0.011, "tune", "between the floor of 10 ms and the 12 ms expected"),
-        (0.012, 0.009, "physics", "below the floor of 10 ms, so no flag helps"),
+        (0.012, 0.011, "tune", "between the floor of 10.0 ms and the 12.0 ms expected"),
+        (0.012, 0.009, "physics", "below the floor of 10.0 ms, so no flag helps"),
         (0.011, None, "physics", "10% above the floor, so no flag helps"),
         (0.015, None, "tune", "1.5 times the floor"),
         (None, 0.02, "unknown", "bench run"),

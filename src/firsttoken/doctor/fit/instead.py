@@ -28,6 +28,11 @@ def instead(ask: Ask, forms: tuple[Form, ...]) -> list[Change]:
     return found if smaller is None else [*found, smaller]
 
 
+def roomier(ask: Ask, forms: tuple[Form, ...]) -> list[Fit]:
+    """The same ask in each of `forms`."""
+    return [answer for form in forms if (answer := _fits(replace(ask, form=form))) is not None]
+
+
 def _changes(ask: Ask, forms: tuple[Form, ...]) -> Iterator[tuple[str, Ask]]:
     if ask.context is not None:
         context = longest_context(ask, ask.context)
@@ -35,13 +40,13 @@ def _changes(ask: Ask, forms: tuple[Form, ...]) -> Iterator[tuple[str, Ask]]:
             yield f"a context of {context:,} tokens", replace(ask, context=context)
     if ask.concurrency > 1:
         alone = longest_context(replace(ask, concurrency=1), ask.context or 0)
-        if alone is not None:
+        if alone is not None and alone < (ask.context or 0):
             yield f"one at once, with a context of {alone:,} tokens", replace(ask, concurrency=1, context=alone)
         streams = _most_streams(ask)
         if streams:
             yield f"{streams:,} at once", replace(ask, concurrency=streams)
     for form in forms:
-        yield form.name, replace(ask, form=form)
+        yield f"fewer bits: {form.name}", replace(ask, form=form)
     if ask.max_num_seqs is None and ask.max_num_batched_tokens is None and ask.device.on_gpu:
         seqs = max(ask.concurrency, 4)
         yield "smaller steps", replace(ask, max_num_seqs=seqs, max_num_batched_tokens=max(1024, seqs))

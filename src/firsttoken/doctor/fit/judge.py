@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from firsttoken.bench import units
+
 Verdict = Literal["met", "tune", "physics", "unknown"]
 
 _NEAR = 1.15  # a prediction within its own error of the floor leaves nothing to gain
@@ -29,14 +31,10 @@ def judge(figure: str, floor: float | None, predicted: float | None, goal: float
     if goal is None:
         return Judgement("tune", f"{figure}: {above:.1f} times the floor, and tuning can gain no more than that.")
     if predicted <= goal:
-        met = f"{_ms(goal)} is met as it is ({_ms(predicted)} expected), so leave everything alone"
+        met = f"{units.seconds(goal)} is met as it is ({units.seconds(predicted)} expected), so leave everything alone"
         return Judgement("met", f"{figure}: {met}.")
-    least = f"the floor of {_ms(floor)}"
+    least = f"the floor of {units.seconds(floor)}"
     if floor > goal:
-        return Judgement("physics", f"{figure}: {_ms(goal)} is below {least}, so no flag helps. {_FEWER}")
-    between = f"{_ms(goal)} lies between {least} and the {_ms(predicted)} expected"
+        return Judgement("physics", f"{figure}: {units.seconds(goal)} is below {least}, so no flag helps. {_FEWER}")
+    between = f"{units.seconds(goal)} lies between {least} and the {units.seconds(predicted)} expected"
     return Judgement("tune", f"{figure}: {between}, so tuning may reach it.")
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from firsttoken.bench import units
 from firsttoken.doctor.fit.ask import Ask, Fit
 from firsttoken.doctor.fit.instead import Change
 from firsttoken.doctor.fit.judge import Judgement
@@ -43,12 +44,19 @@ def rows(fit: Fit) -> list[Row]:
     return [Row(load, times.floor(load), times.predict(load)) for load in loads]
 
 
-def print_fit(console: Console, fit: Fit, table: Sequence[Row], judgements: Sequence[Judgement]) -> None:
-    """The whole answer."""
+def print_fit(
+    console: Console, fit: Fit, table: Sequence[Row], judgements: Sequence[Judgement], others: Sequence[Fit] = ()
+) -> None:
+    """The whole answer. `others` are the same in forms of fewer bits."""
     ask = fit.ask
     console.print(f"[bold]{ask.model}[/bold] on {ask.device.name}: it fits", highlight=False)
     for name, value, text in _memory_lines(fit):
         console.print(f"  {name:<16}{value:>10}  {text}", highlight=False, soft_wrap=True)
+    for other in others:
+        flags = " ".join(f"--{flag} {value}" for flag, value in other.ask.form.flags.items())
+        console.print(
+            f"  {'fewer bits':<16}{other.plan.kv_tokens:>10,}  tokens of KV cache with {flags}", highlight=False
+        )
     console.print()
     print_speed(console, table, fit)
     if table:
@@ -87,15 +95,17 @@ def print_speed(console: Console, table: Sequence[Row], fit: Fit) -> None:
         shown.add_row(
             f"{row.load.streams:,}",
             f"{row.load.prompt:,} + {row.load.output:,}",
-            f"{_ms(row.floor.ttft)}, {_ms(row.predicted.ttft)}",
-            f"{_ms(row.floor.tpot)}, {_ms(row.predicted.tpot)}",
-            f"{_count(row.floor.tokens_per_s)}, {_count(row.predicted.tokens_per_s)}",
+            f"{units.seconds(row.floor.ttft)}, {units.seconds(row.predicted.ttft)}",
+            f"{units.seconds(row.floor.tpot)}, {units.seconds(row.predicted.tpot)}",
+            f"{units.rate(row.floor.tokens_per_s)}, {units.rate(row.predicted.tokens_per_s)}",
         )
     console.print(shown)
     if table and table[-1].load.streams > 1 and (wait := fit.times.first_tokens_at_once(table[-1].load)) is not None:
         load = table[-1].load
         each = f"{load.streams:,} prompts of {load.prompt:,} tokens"
-        console.print(f"Should {each} come in the same moment, their TTFT is {_ms(wait)} on average.", highlight=False)
+        console.print(
+            f"Should {each} come in the same moment, their TTFT is {units.seconds(wait)} on average.", highlight=False
+        )
     console.print(f"Rates: {rates.origin}.", highlight=False)
     if fit.ask.device.on_gpu and fit.ask.form.product is not None:
         console.print("Quantised products have not been timed on a GPU: expected gives them the shares of bfloat16.")
@@ -159,13 +169,3 @@ def _used(fit: Fit) -> int:
 
 def _gib(size: float) -> str:
     return f"{size / 2**30:.2f} GiB"
-
-
-def _ms(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    return f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
-
-
-def _count(value: float | None) -> str:
-    return "–" if value is None else f"{float(f'{value:.3g}'):,.0f}"
