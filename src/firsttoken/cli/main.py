@@ -21,6 +21,7 @@ COMMANDS = {
     "bench": ("firsttoken.cli.bench", "bench", "Measure any OpenAI-compatible server, and compare runs."),
     "doctor": ("firsttoken.cli.doctor", "doctor", "Say whether a model will run fast here, and if not, why."),
     "fit": ("firsttoken.cli.fit", "fit", "Say what a model needs on a card, what fits, and how fast it will be."),
+    "lint": ("firsttoken.cli.lint", "lint", "Check launch commands of vLLM, SGLang and firsttoken, and their like."),
     "kernels": ("firsttoken.cli.kernels", "kernels", "Measure how the GPU kernels are best launched on this card."),
     "version": ("firsttoken.cli.version", "version", "Print the versions of firsttoken, Python and torch."),
     "demo": ("firsttoken.cli.demo", "demo", "Ask the small demo model a first question (what `make demo` runs)."),

@@ -1,0 +1,37 @@
+"""One command as the checks see it: which program it starts, with what, inside what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from firsttoken.doctor.lint.launch import Launch
+from firsttoken.doctor.lint.shell import join
+from firsttoken.doctor.lint.unwrap import Container
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """A command without its wrappers. `launch` is there where it starts a server whose flags are known."""
+
+    program: str  # vllm, sglang, firsttoken, or the program's own name
+    words: list[str]
+    variables: dict[str, str] = field(default_factory=dict)  # that this command sets, wrappers' too
+    exported: dict[str, str] = field(default_factory=dict)  # of the lines before
+    launch: Launch | None = None
+    container: Container | None = None
+    line: int = 0
+    trouble: str = ""  # with the name of a command of this program
+    trouble_at: int = 0  # that name's place in the words
+    raw: str = ""  # as written, with redirections
+
+    @property
+    def text(self) -> str:
+        return join(self.words)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.exported | self.variables
+
+    @property
+    def model(self) -> str | None:
+        return self.launch.model if self.launch else None
