@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from firsttoken.doctor.finding import Finding, Verdict
+from firsttoken.doctor.finding import Finding, Verdict, worst
+from firsttoken.doctor.readings import Readings
 
 WORDS: dict[Verdict, str] = {"ok": "ok", "warn": "warn", "bad": "BAD", "unread": "–"}
 _STYLES: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "bad": "bold red", "unread": "dim"}
@@ -30,6 +32,12 @@ def print_findings(console: Console, findings: Sequence[Finding], *, explain: bo
         console.print(table)
         console.print()
     console.print(summary(findings))
+
+
+def as_document(findings: Sequence[Finding], readings: Readings) -> str:
+    """Findings and the readings that they rest on, as JSON; `readings` can be decoded into `Readings` again."""
+    document = {"verdict": worst(findings), "findings": findings, "readings": readings}
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def summary(findings: Sequence[Finding]) -> Text:

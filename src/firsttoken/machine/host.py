@@ -44,7 +44,7 @@ def _meminfo(path: Path) -> tuple[int, int]:
     return kib("MemTotal"), kib("MemAvailable") if "MemAvailable" in fields else kib("MemFree")
 
 
-def _own_groups(proc: Path, cgroup: Path) -> list[Path]:
+def own_groups(proc: Path, cgroup: Path) -> list[Path]:
     """Folders of this process's control groups, the innermost first, up to the mount (both versions of the interface).
 
     A container often mounts only its own group, and then the path in /proc does not exist below the mount.
@@ -80,7 +80,7 @@ def _read_number(path: Path) -> int | None:
 def _cgroup_memory(proc: Path, cgroup: Path) -> tuple[int | None, int]:
     """The tightest limit in bytes and what its group uses without the reclaimable file cache."""
     best: tuple[int | None, int] = (None, 0)
-    for folder in _own_groups(proc, cgroup):
+    for folder in own_groups(proc, cgroup):
         for limit_name, used_name in (
             ("memory.max", "memory.current"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -106,14 +106,14 @@ def _inactive_file(path: Path) -> int:
 def _cores(proc: Path, cgroup: Path) -> int:
     """Cores of the affinity mask, cut to the tightest CPU quota and never below one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for folder in _own_groups(proc, cgroup):
-        quota = _quota(folder)
+    for folder in own_groups(proc, cgroup):
+        quota = cpu_quota(folder)
         if quota is not None:
             cores = min(cores, max(int(quota), 1))
     return cores
 
 
-def _quota(folder: Path) -> float | None:
+def cpu_quota(folder: Path) -> float | None:
     """Cores' worth of time that one group may use, or None without a limit."""
     try:
         limit, period = (folder / "cpu.max").read_text().split()

@@ -1,0 +1,1 @@
+"""Opt-in changes to a host: planned, journalled, applied, verified, and put back."""
