@@ -47,6 +47,15 @@ def test_as_json_both_answers_are_whole(capsys: pytest.CaptureFixture[str]) -> N
     assert refused["instead"][-1]["command"] == "firsttoken serve Qwen/Qwen3-1.7B"
 
 
+@pytest.mark.parametrize(("context", "concurrency"), [(1, 1), (16, 1), (33, 8), (300, 3), (4352, 2), (20_000, 1)])
+def test_any_context_has_its_figures(context: int, concurrency: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--gpu", "H200", "--context", str(context), "--concurrency", str(concurrency), "--json") == 0
+    loads = [row["load"] for row in json.loads(capsys.readouterr().out)["speed"]]
+    assert loads[-1]["streams"] == concurrency
+    assert all(load["prompt"] + load["output"] <= max(context, 2) for load in loads)
+    assert len({tuple(load.values()) for load in loads}) == len(loads)
+
+
 def test_a_profile_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "chat.toml"
     assert run("--gpu", "4090", "--use", "chat", "--write", str(path)) == 0

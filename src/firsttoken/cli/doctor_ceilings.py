@@ -49,8 +49,8 @@ def _card(refresh: bool) -> tuple[list[Ceiling], list[str]]:
     if not gpus:
         return [], ["There is no NVIDIA GPU here, so only the host was measured."]
     gpu, card = gpus[0], known_card(gpus[0].name)
-    known = known_ceilings(gpu)
     try:
+        known = known_ceilings(gpu)
         found = gpu_ceilings(gpu, refresh=refresh or (known is not None and not known.complete))
     except ConfigError as error:
         return [], [str(error)]

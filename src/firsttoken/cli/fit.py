@@ -14,6 +14,8 @@ from firsttoken.cli.option_types import ByteSize, TokenCount
 if TYPE_CHECKING:
     from firsttoken.doctor.fit.ask import Ask, Device
     from firsttoken.doctor.fit.form import Form
+    from firsttoken.machine.gpu import Gpu
+    from firsttoken.machine.gpu_ceilings import Ceilings
     from firsttoken.model.config import ModelConfig
 
 _USES = ("chat", "code", "long")
@@ -24,7 +26,7 @@ _QUANTIZATIONS = ("auto", "none", "fp8", "int8", "int4")
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("model")
 @click.option("--gpu", help="A card by name, such as 4090 or 'H100 SXM'.  [default: the one here, else the CPU]")
-@click.option("--memory", type=ByteSize(), help="Memory of the device, such as 12GiB, where it is not the card's own.")
+@click.option("--memory", type=ByteSize(), help="Instead of the card's own, such as 12GiB; alone: of a card unknown.")
 @click.option("--context", type=TokenCount(), help="Tokens of one sequence, prompt and answer; auto is the longest.")
 @click.option("--concurrency", type=click.IntRange(1), default=1, show_default=True, help="Sequences at once.")
 @click.option("--dtype", type=click.Choice(_DTYPES), default="auto", help="As serve's.")
@@ -116,18 +118,26 @@ def _device(values: dict[str, Any]) -> Device:
     from firsttoken.machine.cards import find_card
     from firsttoken.machine.ceilings import memory_ceiling
     from firsttoken.machine.gpu import read_gpus
-    from firsttoken.machine.gpu_ceilings import known_ceilings
     from firsttoken.machine.host import read_host
 
     memory, utilization = values["memory"], values["gpu_memory_utilization"]
     if values["gpu"] is not None:
         return devices.sheet_device(find_card(values["gpu"]), utilization, memory)
-    gpus = read_gpus()
-    if gpus:
-        return devices.local_device(gpus[0], known_ceilings(gpus[0]), utilization, memory)
     if memory is not None:
         return devices.memory_device(memory, utilization)
+    if gpus := read_gpus():
+        return devices.local_device(gpus[0], _known(gpus[0]), utilization)
     return devices.cpu_device(read_host(), memory_ceiling())
+
+
+def _known(gpu: Gpu) -> Ceilings | None:
+    from firsttoken.errors import ConfigError
+    from firsttoken.machine.gpu_ceilings import known_ceilings
+
+    try:
+        return known_ceilings(gpu)
+    except ConfigError:  # no home: nothing is remembered
+        return None
 
 
 def _config(model: str, hub: str) -> tuple[ModelConfig, Path | None]:

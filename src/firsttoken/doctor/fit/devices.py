@@ -32,7 +32,7 @@ def memory_device(memory: int, utilization: float) -> Device:
     )
 
 
-def local_device(gpu: Gpu, ceilings: Ceilings | None, utilization: float, memory: int | None = None) -> Device:
+def local_device(gpu: Gpu, ceilings: Ceilings | None, utilization: float) -> Device:
     """The card at hand as it is now; its measured ceilings go before its data sheet."""
     card = known_card(gpu.name)
     if ceilings is not None:
@@ -42,18 +42,18 @@ def local_device(gpu: Gpu, ceilings: Ceilings | None, utilization: float, memory
         rates = _sheet_rates(card)
     else:
         rates = Rates(kind="cuda", origin="nobody has measured this card; run `firsttoken doctor ceilings`")
-    total = memory or gpu.memory_total
+    total, free = gpu.memory_total, gpu.memory_free
     return Device(
-        name=f"{gpu.name} ({total / 2**30:.1f} GiB, {min(gpu.memory_free, total) / 2**30:.1f} free)",
-        memory=DeviceMemory(kind="cuda", total=total, free=min(gpu.memory_free, total), utilization=utilization),
+        name=f"{gpu.name} ({total / 2**30:.1f} GiB, {free / 2**30:.1f} of them free)",
+        memory=DeviceMemory(kind="cuda", total=total, free=free, utilization=utilization),
         rates=rates,
         capability=None if card is None else card.capability,
     )
 
 
-def cpu_device(host: Host, ceiling: MemoryCeiling, memory: int | None = None) -> Device:
+def cpu_device(host: Host, ceiling: MemoryCeiling) -> Device:
     """This machine without a GPU. Arithmetic has no rate here, for the forms of products differ too much in width."""
-    free = min(host.memory_available, memory or host.memory_available)
+    free = host.memory_available
     origin = f"memory reads {ceiling.bytes_per_second / 1e9:.3g} GB/s with {ceiling.threads} threads, measured here"
     return Device(
         name=f"this CPU ({host.cores} cores, {free / 2**30:.1f} GiB of memory free)",

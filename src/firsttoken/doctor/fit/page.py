@@ -30,16 +30,14 @@ class Row:
 
 
 def rows(fit: Fit) -> list[Row]:
-    """One stream of three lengths of prompt, and the streams asked for, as far as they fit."""
-    streams, output = fit.ask.concurrency, 256
-    longest = fit.context - output
-    prompts = [prompt for prompt in (32, 4096, 32_768) if prompt <= longest]
-    loads = [Load(1, prompt, output) for prompt in prompts]
-    if fit.ask.context is not None and longest > 32 and longest not in prompts:
-        loads.append(Load(1, longest, output))
+    """One stream of several lengths of prompt, then the streams asked for; the largest load that was asked for last."""
+    streams, output = fit.ask.concurrency, max(1, min(256, fit.context // 2))
+    longest = max(1, fit.context - output)
+    asked = [longest] if fit.ask.context is not None else []
+    prompts = {min(prompt, longest) for prompt in (32, 4096, 32_768) if prompt <= longest or prompt == 32}
+    loads = [Load(1, prompt, output) for prompt in sorted({*prompts, *asked})]
     if streams > 1:
-        full = [longest] if fit.ask.context is not None and longest > 512 else []
-        loads += [Load(streams, prompt, output) for prompt in [512, *full] if prompt <= longest]
+        loads += [Load(streams, prompt, output) for prompt in sorted({min(512, longest), *asked})]
     times = fit.times
     return [Row(load, times.floor(load), times.predict(load)) for load in loads]
 
@@ -59,9 +57,8 @@ def print_fit(
         )
     console.print()
     print_speed(console, table, fit)
-    if table:
-        load = table[-1].load
-        console.print(f"With {load.streams:,} at once, {load.prompt:,} + {load.output:,} tokens:", highlight=False)
+    load = table[-1].load
+    console.print(f"With {load.streams:,} at once, {load.prompt:,} + {load.output:,} tokens:", highlight=False)
     for judgement in judgements:
         console.print(judgement.text, highlight=False)
     console.print()
@@ -100,7 +97,7 @@ def print_speed(console: Console, table: Sequence[Row], fit: Fit) -> None:
             f"{units.rate(row.floor.tokens_per_s)}, {units.rate(row.predicted.tokens_per_s)}",
         )
     console.print(shown)
-    if table and table[-1].load.streams > 1 and (wait := fit.times.first_tokens_at_once(table[-1].load)) is not None:
+    if table[-1].load.streams > 1 and (wait := fit.times.first_tokens_at_once(table[-1].load)) is not None:
         load = table[-1].load
         each = f"{load.streams:,} prompts of {load.prompt:,} tokens"
         console.print(
