@@ -139,6 +139,32 @@ def test_slots_are_raised_no_further_than_the_cache_holds() -> None:
     assert "--max-num-seqs to 47" in found.remedy.change  # 20 / 0.4 with a twentieth left
 
 
+def test_steps_that_are_full_and_slots_that_are_not_want_longer_steps() -> None:
+    server = Scripted(engine="firsttoken", step_s=0.02, running=8, waiting=42)
+    assert "--max-step-ms" in diagnosed(server, replace(BOUNDS, slots=32)).remedy.change
+    assert "--max-num-seqs to 50" in diagnosed(server, replace(BOUNDS, slots=8)).remedy.change
+
+
+@pytest.mark.parametrize(
+    ("weights", "bits"),
+    [
+        ("bfloat16, which this GPU is fast in", 16),
+        ("4-bit weights, int8 activations by row, fastest here; --dtype float32 is exact", 4),
+        ("fp8 weights with a scale for each row, rounded at load; bfloat16, which this GPU is fast in", 8),
+        ("int4 weights with a scale for each 128 inputs, bfloat16", 4),
+        ("float32, the exact mode", 32),
+    ],
+)
+def test_the_weights_bits_are_read_from_the_servers_words(weights: str, bits: int) -> None:
+    assert Bounds(weights=weights).weight_bits == bits
+
+
+def test_weights_of_4_bits_are_not_to_be_halved() -> None:
+    four = Bounds(costs=replace(COSTS, weight_bytes=COSTS.weight_bytes / 4), ceilings=H200, weights="4-bit weights")
+    found = diagnosed(Scripted(engine="firsttoken", step_s=0.001), four)
+    assert "Nothing to tune" in found.remedy.change
+
+
 def test_a_full_cache_in_8_bits_wants_memory_or_fewer_sequences() -> None:
     server = Scripted(engine="vllm", step_s=0.02, running=40, waiting=25, context=17_000, kv_usage=0.97)
     eight_bits = window(

@@ -17,10 +17,11 @@ from firsttoken.bench.roofline_judge import GivenRates
 from firsttoken.bench.served import Served
 from firsttoken.doctor.live.follow import follow, once
 from firsttoken.doctor.live.known import find_bounds
-from firsttoken.doctor.live.local_card import local_card
+from firsttoken.doctor.live.local_sensors import LocalCores, local_sensors
 from firsttoken.doctor.live.watch import Watch
 from firsttoken.errors import ConfigError, Unavailable
 from firsttoken.machine.gpu import Gpu
+from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.machine.gpu_sensors import GpuSensors
 from tests.doctor.scripted_metrics import BOUNDS, H200, Scripted
 from tests.machine.nvml_double import RecordedNvml
@@ -81,10 +82,16 @@ def test_a_restart_begins_a_new_window() -> None:
     assert seen == [False, True, False, True]
 
 
-def test_one_look_at_a_server_that_starts_anew_at_its_end_says_so() -> None:
+def test_one_look_goes_on_for_a_while_when_the_server_starts_anew_at_its_end() -> None:
     clock, server = Clock(), Scripted(engine="vllm", step_s=0.00359)
-    texts = iter([server.text(100), server.text(0)])
+    texts = iter([server.text(100), server.text(0), server.text(1)])
     watch = Watch(lambda: next(texts), BOUNDS, seconds=1, clock=clock)
+    assert once(watch, 1, 1, clock.sleep, clock).window.seconds == 1
+
+
+def test_one_look_at_a_server_that_starts_anew_all_the_time_says_so() -> None:
+    clock, server = Clock(), Scripted(engine="vllm", step_s=0.00359)
+    watch = Watch(lambda: server.text(100 - clock.now), BOUNDS, seconds=1, clock=clock)
     with pytest.raises(Unavailable, match="anew"):
         once(watch, 1, 1, clock.sleep, clock)
 
@@ -113,7 +120,7 @@ def test_a_view_outlives_a_server_that_goes_away_and_ends_with_ctrl_c() -> None:
 def test_the_cards_sensors_are_read_with_the_metrics_and_closed() -> None:
     nvml = RecordedNvml(cards=2, reasons=0x40)
     clock, server = Clock(), Scripted(engine="vllm", step_s=0.00359)
-    with local_card(URL, "cuda:1", lambda: GpuSensors(nvml)) as card:
+    with local_sensors(URL, "cuda:1", lambda: GpuSensors(nvml)) as card:
         watch = Watch(lambda: server.text(clock.now), BOUNDS, card, seconds=2, clock=clock)
         found = once(watch, 2, 1, clock.sleep, clock)
     assert found.finding.verdict == "throttled"
@@ -121,13 +128,49 @@ def test_the_cards_sensors_are_read_with_the_metrics_and_closed() -> None:
     assert nvml.open == 0
 
 
-@pytest.mark.parametrize(("url", "device"), [("http://10.0.0.9:8000", "cuda:0"), (URL, "cpu")])
-def test_no_card_is_read_for_another_machine_or_a_cpu(url: str, device: str) -> None:
+def test_no_card_is_read_for_another_machine_or_a_cpu() -> None:
     def opened() -> GpuSensors:
         raise AssertionError("opened")
 
-    with local_card(url, device, opened) as card:
-        assert card is None
+    with local_sensors("http://10.0.0.9:8000", "cuda:0", opened) as sensors:
+        assert sensors is None
+    with local_sensors(URL, "cpu", opened) as sensors:
+        assert isinstance(sensors, LocalCores)
+    with local_sensors(URL, "cuda:0", lambda: "no driver") as sensors:
+        assert sensors is None
+
+
+@pytest.mark.parametrize(("runnable", "verdict"), [(3, "memory-bound"), (9, "throttled")])
+def test_a_server_on_a_cpu_that_others_use_is_held_back(tmp_path: Path, runnable: int, verdict: str) -> None:
+    (tmp_path / "loadavg").write_text(f"8.55 9.20 7.85 {runnable}/176 16661\n")
+    clock, server = Clock(), Scripted(engine="firsttoken", step_s=1.0)
+    cpu = replace(BOUNDS, ceilings=Ceilings("CPU (2 threads)", read=16e9), on_cpu=True)
+    watch = Watch(lambda: server.text(clock.now), cpu, LocalCores(tmp_path / "loadavg", 2), seconds=4, clock=clock)
+    found = once(watch, 4, 1, clock.sleep, clock)
+    assert found.finding.verdict == verdict
+    if verdict == "throttled":
+        assert "4.00 threads" in found.finding.evidence[0]
+
+
+def test_a_reading_without_numbers_is_left_out_and_waited_for() -> None:
+    clock, server = Clock(), Scripted(engine="firsttoken", step_s=0.00225)
+
+    def fetch() -> str:
+        clock.sleep(3)
+        text = server.text(clock.now)
+        if clock.now == 6:
+            return "\n".join(line for line in text.splitlines() if ":engine_state" in line)
+        return text
+
+    watch = Watch(fetch, BOUNDS, seconds=5, clock=clock)
+    assert once(watch, 5, 0.5, clock.sleep, clock).finding.verdict == "memory-bound"
+
+
+def test_a_server_that_never_tells_its_numbers_is_told_as_that() -> None:
+    clock = Clock()
+    watch = Watch(lambda: 'firsttoken:engine_state{state="hung"} 1\n', BOUNDS, seconds=2, clock=clock)
+    with pytest.raises(Unavailable, match="no numbers"):
+        once(watch, 2, 0.5, clock.sleep, clock)
 
 
 @pytest.mark.parametrize(

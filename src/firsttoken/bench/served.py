@@ -20,7 +20,15 @@ _KINDS = {
     "llamacpp": "llama.cpp",
     "llama.cpp": "llama.cpp",
 }
-_DETAILS = ("root", "weights", "weight_bytes", "kv_bytes_per_token", "device", "dtype")  # of its entry in /v1/models
+_DETAILS = (
+    "root",
+    "max_num_seqs",
+    "weights",
+    "weight_bytes",
+    "kv_bytes_per_token",
+    "device",
+    "dtype",
+)  # of its entry in /v1/models
 
 
 class Served:

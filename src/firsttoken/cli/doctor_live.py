@@ -63,7 +63,7 @@ def live(
     from firsttoken.doctor.live.follow import follow
     from firsttoken.doctor.live.follow import once as look_once
     from firsttoken.doctor.live.known import find_bounds
-    from firsttoken.doctor.live.local_card import local_card
+    from firsttoken.doctor.live.local_sensors import local_sensors
     from firsttoken.doctor.live.view import shown
     from firsttoken.doctor.live.watch import Watch
 
@@ -80,8 +80,8 @@ def live(
             given=given_rates(rates),
             devices=gpus,
         )
-        with local_card(url, identity.details.get("device", "")) as card:
-            watch = Watch(served.metrics, bounds, card, seconds=seconds)
+        with local_sensors(url, identity.details.get("device", "")) as sensors:
+            watch = Watch(served.metrics, bounds, sensors, seconds=seconds)
             head = f"{identity.model} at {url} ({identity.kind or 'unknown server'} {identity.version})"
             if not once and not as_json and console.is_terminal:
                 follow(watch, head, console, interval)

@@ -60,6 +60,7 @@ def _model_object(service: Service, name: str, info: EngineInfo) -> dict[str, An
         "parent": None,
         "max_model_len": info.max_model_len,
         "default_sampling_params": default_sampling_params(info),  # what a request gets for what it leaves out
+        "max_num_seqs": info.max_num_seqs,
         "weights": info.weights,
         "device": info.device,
         "weight_bytes": info.weight_bytes,  # read once a decode step: with the memory's bandwidth, the speed's ceiling

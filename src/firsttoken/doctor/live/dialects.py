@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from prometheus_client.parser import text_string_to_metric_families
 
 from firsttoken.doctor.live.reading import Reading, Totals
-from firsttoken.errors import ConfigError
+from firsttoken.errors import ConfigError, Unavailable
 
 # Series of other ranks and priorities repeat what the first rank and the empty priority say of all.
 _REPEATED = {"tp_rank": "0", "pp_rank": "0", "priority": ""}
@@ -16,7 +16,7 @@ Labels = Mapping[str, str]
 
 
 def read_metrics(text: str, at: float) -> Reading:
-    """Raises ConfigError, in one sentence, where the text is of none of the three."""
+    """Raises ConfigError where the text is of none of the three, and Unavailable where it has no numbers."""
     try:
         samples = _Samples(text)
     except ValueError as error:
@@ -41,10 +41,12 @@ def _vllm(samples: _Samples, prefix: str, at: float) -> Reading:
 
     gaps = ("inter_token_latency_seconds", "time_per_output_token_seconds")
     cache = samples.labels(f"{prefix}cache_config_info")
+    if (running := total("num_requests_running")) is None:
+        raise Unavailable("the server told no numbers: its engine is loading, hangs, or is in a step of many seconds")
     return Reading(
         at=at,
         engine="vllm" if f"{prefix}engine_state" not in samples.names else "firsttoken",
-        running=total("num_requests_running") or 0.0,
+        running=running,
         waiting=total("num_requests_waiting") or 0.0,
         kv_usage=samples.mean(f"{prefix}kv_cache_usage_perc", f"{prefix}gpu_cache_usage_perc"),
         kv_tokens=_pool(cache, "num_gpu_blocks", "block_size"),

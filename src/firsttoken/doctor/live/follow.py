@@ -24,14 +24,24 @@ def once(
     sleep: Sleep = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Diagnosis:
-    """Of the next `seconds`. Raises Unavailable, also where the server is started anew meanwhile."""
-    found = watch.look()
-    end = clock() + seconds
-    while (left := end - clock()) > 0:
-        sleep(min(interval, left))
-        found = watch.look()
+    """Of the next `seconds`, at most twice as long: a reading that the server was too busy to answer is left out.
+
+    Raises Unavailable where nothing came of it, also where the server is started anew meanwhile.
+    """
+    found: Diagnosis | None = None
+    trouble = Unavailable("the server started anew while it was watched: try again")
+    start = clock()
+    while True:
+        try:
+            found = watch.look()
+        except Unavailable as error:
+            trouble = error
+        passed = clock() - start
+        if passed >= seconds and (found is not None or passed >= 2 * seconds):
+            break
+        sleep(interval if passed >= seconds else min(interval, seconds - passed))
     if found is None:
-        raise Unavailable("the server started anew while it was watched: try again")
+        raise trouble
     return found
 
 

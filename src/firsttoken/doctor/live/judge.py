@@ -72,6 +72,10 @@ def _throttled(window: Window, load: Load | None, sensors: Sensed | None) -> _Fo
     reason = None if sensors is None else sensors.throttled
     if sensors is None or reason is None:
         return None
+    if sensors.runnable_per_core is not None:
+        wanted = units.digits(sensors.runnable_per_core)
+        text = f"For each core {wanted} threads wanted to run: other programs use them."
+        return "throttled", (text, _shares(load), _step(window))
     parts = [
         f"The driver held the clocks back ({reason}) in {units.percent(sensors.held_back[reason])} of the readings"
     ]

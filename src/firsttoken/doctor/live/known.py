@@ -71,6 +71,9 @@ def find_bounds(
         costs=None if isinstance(costs, str) else costs,
         ceilings=None if isinstance(ceilings, str) else ceilings,
         devices=devices,
+        on_cpu=card.get("device") == "cpu",
+        slots=_number(card.get("max_num_seqs")),
+        weights=card.get("weights", ""),
         missing=tuple(text for text in (costs, ceilings) if isinstance(text, str)),
     )
 
@@ -80,6 +83,10 @@ def _by_data_sheet(name: str) -> Ceilings | None:
     if sheet is None:
         return None
     return Ceilings(f"{sheet.name} by its data sheet", read=sheet.read, product=sheet.product)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None
 
 
 def _cached_config(name: str) -> Path | None:

@@ -13,6 +13,7 @@ from firsttoken.doctor.live.work import Bounds
 
 _WORTH = 1.05  # a smaller gain is not worth a change
 _16_BITS = 12.0  # bits a weight above which there are 16
+_FULL = 0.9  # of the slots
 _SPARE = 0.95  # of the KV cache that more sequences may fill
 
 # What each engine calls the same thing. SGLang's from its server arguments, vLLM's from `vllm serve --help`.
@@ -61,6 +62,9 @@ def _undecided(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed
 
 def _throttled(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None) -> Remedy:
     assert sensors is not None
+    if sensors.runnable_per_core is not None:
+        text = "Stop other programs, or give the server cores of its own (`taskset`, a container's cpuset)."
+        return Remedy(text, sensors.runnable_per_core)
     share = sensors.clock_share
     gain = 1 / share if share else None
     if "power" in (sensors.throttled or ""):
@@ -72,6 +76,11 @@ def _queue(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | N
     running, wanted = window.running, window.running + window.waiting
     room = running / window.kv_usage * _SPARE if window.kv_usage else wanted
     slots = int(min(wanted, max(room, running)))
+    if bounds.slots is not None and running < _FULL * bounds.slots:
+        return Remedy(
+            "Raise --max-step-ms, or --max-num-batched-tokens where it is lower: steps are full, not slots. Each then "
+            "takes in more of the waiting prompts, and streams that run get their tokens less often."
+        )
     change = f"Raise {_SLOTS[window.engine]} to {slots}: every step then runs more sequences for the same weights."
     gain = _more_sequences(finding, running, slots)
     if gain is None:
@@ -92,13 +101,13 @@ def _kv(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None
 
 def _memory(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None) -> Remedy:
     load, bits = finding.load, bounds.weight_bits
-    halved = f"Read weights of 8 bits ({_FP8_WEIGHTS[window.engine]})"
+    halved = f"Read weights of 8 bits ({'--quantization int8' if bounds.on_cpu else _FP8_WEIGHTS[window.engine]})"
     if load is None or load.memory is None:
         return Remedy(f"{halved}, if they have 16.")
     gains: list[tuple[float, str]] = []
     if bits is None or bits > _16_BITS:
         gains.append((load.seconds / load.predicted(weights=0.5), halved + ("." if bits else ", if they have 16.")))
-    if not window.kv_in_8_bits:
+    if not window.kv_in_8_bits and not bounds.on_cpu:
         cache = f"Keep the KV cache in 8 bits ({_FP8_CACHE[window.engine]})."
         gains.append((load.seconds / load.predicted(context=0.5), cache))
     gain, change = max(gains, default=(1.0, ""))
@@ -120,7 +129,7 @@ def _compute(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed |
     share = window.computed / max(1.0, window.computed + (window.added.generated or 0.0))
     if hits >= 0.5 or load is None or load.compute is None or share < 0.5:
         return Remedy(
-            "Nothing to tune: arithmetic is the limit. A second card, a faster one or a smaller model would help."
+            "Nothing to tune: arithmetic is the limit. A second device, a faster one or a smaller model would help."
         )
     gain = load.seconds / load.predicted(compute=1 - share / 2)
     text = (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from firsttoken.machine.gpu_sensors import GpuReading
 
 _POWER = "software power cap"
 _OFTEN = 0.5  # of the readings
+_CROWDED = 2.5  # threads for each core: the server's own are one for each, and its client's
 _SLOWED = 0.9  # of the highest clock
 
 
@@ -22,11 +23,14 @@ class Sensed:
     max_sm_clock_mhz: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
-    held_back: dict[str, float]  # share of the readings by reason
+    held_back: dict[str, float] = field(default_factory=dict)  # share of the readings by reason
+    runnable_per_core: float | None = None  # of a host whose cores do the computing: threads that want one
 
     @property
     def throttled(self) -> str | None:
-        """Why its clocks are held back for most of the time; a power cap only where it costs a tenth of them."""
+        """Why it is held back for most of the time; a power cap only where it costs a tenth of the clocks."""
+        if self.runnable_per_core is not None and self.runnable_per_core >= _CROWDED:
+            return "other programs"
         faults = [reason for reason, share in self.held_back.items() if share >= _OFTEN and reason != _POWER]
         if faults:
             return faults[0]
@@ -41,10 +45,8 @@ class Sensed:
         return self.sm_clock_mhz / self.max_sm_clock_mhz
 
 
-def sensed(readings: Sequence[GpuReading], max_sm_clock_mhz: float | None) -> Sensed | None:
-    """None without readings."""
-    if not readings:
-        return None
+def sensed_of_card(readings: Sequence[GpuReading], max_sm_clock_mhz: float | None) -> Sensed:
+    """`readings` has one at least."""
     reasons = {reason for reading in readings for reason in reading.held_back}
     busy = _mean([reading.busy_percent for reading in readings])
     return Sensed(

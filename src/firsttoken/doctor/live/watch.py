@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from firsttoken.doctor.live.diagnosis import Diagnosis, diagnose
 from firsttoken.doctor.live.dialects import read_metrics
 from firsttoken.doctor.live.reading import Reading, Restarted, window
-from firsttoken.doctor.live.sensed import sensed
+from firsttoken.doctor.live.sensed import Sensed
 from firsttoken.doctor.live.work import Bounds
-from firsttoken.machine.gpu_sensors import GpuReading
 
 
-class Card(Protocol):
-    """One GPU's sensors."""
+class Sensors(Protocol):
+    """Of what computes: a card's, or a host's."""
 
-    max_sm_clock_mhz: float | None
+    def read(self) -> Any: ...
 
-    def read(self) -> GpuReading: ...
+    def mean(self, readings: Sequence[Any]) -> Sensed | None:
+        """Of what `read` gave, at least once."""
 
 
 class Watch:
@@ -30,24 +30,24 @@ class Watch:
         self,
         fetch: Callable[[], str],
         bounds: Bounds,
-        card: Card | None = None,
+        sensors: Sensors | None = None,
         *,
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fetch = fetch
         self._bounds = bounds
-        self._card = card
+        self._sensors = sensors
         self._seconds = seconds
         self._clock = clock
-        self._seen: deque[tuple[Reading, GpuReading | None]] = deque()
+        self._seen: deque[tuple[Reading, Any]] = deque()
 
     def look(self) -> Diagnosis | None:
         """One more reading, and what the last seconds say; None where it is the first, or the first after a restart."""
         before = self._clock()
         text = self._fetch()
         at = (before + self._clock()) / 2  # the server made it in between
-        self._seen.append((read_metrics(text, at), None if self._card is None else self._card.read()))
+        self._seen.append((read_metrics(text, at), None if self._sensors is None else self._sensors.read()))
         while len(self._seen) > 2 and self._seen[1][0].at <= at - self._seconds:
             self._seen.popleft()
         if len(self._seen) < 2:
@@ -57,6 +57,5 @@ class Watch:
         except Restarted:
             self._seen = deque([self._seen[-1]])
             return None
-        card = [reading for _, reading in self._seen if reading is not None]
-        highest = None if self._card is None else self._card.max_sm_clock_mhz
-        return diagnose(lately, self._bounds, sensed(card, highest))
+        sensed = None if self._sensors is None else self._sensors.mean([reading for _, reading in self._seen])
+        return diagnose(lately, self._bounds, sensed)

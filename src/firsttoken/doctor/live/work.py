@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from firsttoken.bench.model_costs import ModelCosts
 from firsttoken.doctor.live.reading import Window
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.model import cost
+
+# What a firsttoken says of its weights; quantised forms first, since the words go on to the activations' dtype.
+_BITS = (
+    (r"(\d+)-bit weights", None),
+    (r"\b(fp8|int8) weights", 8),
+    (r"\bint4 weights", 4),
+    (r"float16", 16),
+    (r"float32", 32),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +27,17 @@ class Bounds:
     costs: ModelCosts | None = None
     ceilings: Ceilings | None = None  # of all devices that share the model
     devices: int = 1
+    on_cpu: bool = False
+    slots: int | None = None  # sequences that may run at once, where the server tells
+    weights: str = ""  # their form, in the server's words
     missing: tuple[str, ...] = ()
 
     @property
     def weight_bits(self) -> float | None:
-        """Bits a weight that a step reads; None without the model's config."""
+        """Bits a weight that a step reads: by the server's words, else by the model's config."""
+        for pattern, bits in _BITS:
+            if (found := re.search(pattern, self.weights)) is not None:
+                return float(bits or found[1])
         if self.costs is None or self.costs.config is None:
             return None
         return 8 * self.costs.weight_bytes / cost.decode_weight_bytes(self.costs.config, 1.0)

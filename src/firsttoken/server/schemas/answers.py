@@ -192,6 +192,7 @@ class Model(AnswerFields):
     parent: None
     max_model_len: int
     default_sampling_params: dict[str, float]
+    max_num_seqs: int
     weights: str
     device: str
     weight_bytes: int
