@@ -21,6 +21,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "ceilings",
         "What this machine can do at best, by measurement.",
     ),
+    "trace": (
+        "firsttoken.cli.doctor_trace",
+        "trace",
+        "Where a recorded trace spends its steps: gaps, kernels, ceilings.",
+    ),
 }
 
 

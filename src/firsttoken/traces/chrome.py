@@ -70,7 +70,13 @@ def _trace(entries: Iterable[_Raw], marks: Sequence[str], device_name: str) -> T
         return Trace(steps, ran, on_gpu=False)
     events, devices = of_one_device(
         [
-            Event(raw.ts, raw.ts + raw.dur, raw.name, launches.get(args.correlation or -1), args.device or 0)
+            Event(
+                raw.ts,
+                raw.ts + raw.dur,
+                raw.name,
+                launches.get(-1 if args.correlation is None else args.correlation),
+                args.device or 0,
+            )
             for raw, args in device
         ]
     )

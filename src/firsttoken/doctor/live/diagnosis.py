@@ -66,6 +66,7 @@ class Diagnosis:
             "predicted_gain": self.remedy.gain,
             "predicted_gain_of": None if self.remedy.gain is None else self.remedy.of,
             "predicted_gain_at_most": self.remedy.at_most,
+            "predicted_from": None if self.remedy.gain is None else self.remedy.basis,
             "unknown": list(self.bounds.missing),
             "figures": self.figures(),
         }

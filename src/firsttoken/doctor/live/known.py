@@ -11,9 +11,10 @@ from huggingface_hub.errors import HFValidationError
 from firsttoken.bench.model_costs import ModelCosts, find_model_costs, read_model_costs
 from firsttoken.bench.records import ServerIdentity
 from firsttoken.bench.roofline_judge import GivenRates, MachineCeilings
+from firsttoken.doctor.data_sheet import by_data_sheet
 from firsttoken.doctor.live.work import Bounds
 from firsttoken.errors import ConfigError, ModelError
-from firsttoken.machine.cards import find_card, known_card
+from firsttoken.machine.cards import find_card
 from firsttoken.machine.ceilings import MemoryCeiling, known_memory_ceiling
 from firsttoken.machine.gpu import Gpu, read_gpus
 from firsttoken.machine.gpu_ceilings import Ceilings, known_ceilings
@@ -49,7 +50,7 @@ def find_bounds(
     costs = find_model_costs(name, card, config, kv_element_bytes)
 
     def gpu(card: Gpu, again: bool) -> Ceilings:
-        found = known_gpu(card) or _by_data_sheet(card.name)
+        found = known_gpu(card) or by_data_sheet(card.name)
         if found is None:
             raise ConfigError(_UNMEASURED)
         return found
@@ -63,7 +64,7 @@ def find_bounds(
     machine = MachineCeilings(url, given, devices, list_gpus=list_gpus, measure_gpu=gpu, measure_memory=memory)
     ceilings: Ceilings | str | None
     try:
-        named = None if card_name is None else _by_data_sheet(find_card(card_name).name)
+        named = None if card_name is None else by_data_sheet(find_card(card_name).name)
         ceilings = machine.of(card.get("device", "")) if named is None else named.times(devices)
     except Unmeasured as error:
         ceilings = f"No ceilings: {error}"
@@ -76,13 +77,6 @@ def find_bounds(
         weights=card.get("weights", ""),
         missing=tuple(text for text in (costs, ceilings) if isinstance(text, str)),
     )
-
-
-def _by_data_sheet(name: str) -> Ceilings | None:
-    sheet = known_card(name)
-    if sheet is None:
-        return None
-    return Ceilings(f"{sheet.name} by its data sheet", read=sheet.read, product=sheet.product)
 
 
 def _number(text: str | None) -> int | None:

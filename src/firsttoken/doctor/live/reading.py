@@ -148,7 +148,8 @@ class Window:
     @property
     def waited(self) -> float | None:
         """Share of the busy time in which the host's code waited for the device."""
-        return _ratio(self.added.wait_seconds, self.added.busy_seconds)
+        share = _ratio(self.added.wait_seconds, self.added.busy_seconds)
+        return None if share is None else min(1.0, share)  # the latest step's wait may be counted before its time is
 
     @property
     def device_busy(self) -> float | None:

@@ -45,6 +45,7 @@ class Remedy:
     gain: float | None = None
     of: str = "tok/s"
     at_most: bool = True
+    basis: str = "the roofline"  # what it is predicted from
 
 
 def remedy(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None = None) -> Remedy:
@@ -64,12 +65,14 @@ def _throttled(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed
     assert sensors is not None
     if sensors.runnable_per_core is not None:
         text = "Stop other programs, or give the server cores of its own (`taskset`, a container's cpuset)."
-        return Remedy(text, sensors.runnable_per_core)
+        return Remedy(text, sensors.runnable_per_core, basis="the threads for each core")
     share = sensors.clock_share
     gain = 1 / share if share else None
     if "power" in (sensors.throttled or ""):
-        return Remedy("Raise the card's power limit to its default (`firsttoken doctor` reads both).", gain)
-    return Remedy("Cool the card: fans, air flow and neighbours come before any setting.", gain)
+        return Remedy(
+            "Raise the card's power limit to its default (`firsttoken doctor` reads both).", gain, basis="the clocks"
+        )
+    return Remedy("Cool the card: fans, air flow and neighbours come before any setting.", gain, basis="the clocks")
 
 
 def _queue(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None) -> Remedy:

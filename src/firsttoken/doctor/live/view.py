@@ -11,6 +11,7 @@ from rich.text import Text
 from firsttoken.bench import units
 from firsttoken.doctor.live.diagnosis import Diagnosis
 from firsttoken.doctor.live.judge import Verdict
+from firsttoken.doctor.live.remedy import Remedy
 
 _STYLES: dict[Verdict, str] = {
     "idle": "green",
@@ -87,13 +88,14 @@ def _verdict(diagnosis: Diagnosis) -> Panel:
     lines = [Text(text) for text in finding.evidence]
     lines.append(Text.assemble(("Change: ", "bold"), change.change))
     if change.gain is not None:
-        lines.append(Text.assemble(("Predicted: ", "bold"), predicted(change.gain, change.of, change.at_most)))
+        lines.append(Text.assemble(("Predicted: ", "bold"), predicted(change)))
     style = _STYLES[finding.verdict]
     return Panel(
         Group(*lines), title=Text(finding.verdict, style=f"bold {style}"), title_align="left", border_style=style
     )
 
 
-def predicted(gain: float, of: str, at_most: bool) -> str:
+def predicted(change: Remedy) -> str:
     """ "1.42 times the tok/s, by the roofline"."""
-    return f"{'at most ' if at_most else ''}{units.digits(gain)} times the {of}, by the roofline"
+    assert change.gain is not None
+    return f"{'at most ' if change.at_most else ''}{units.digits(change.gain)} times the {change.of}, by {change.basis}"

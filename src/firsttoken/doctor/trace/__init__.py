@@ -1,0 +1,1 @@
+"""How a recorded trace spends its steps: gaps, kernels, and their share of the ceiling."""
