@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.doctor.scripted_metrics import COSTS, H200
-from tests.qwen3_4b import CONFIG
-from tests.traces.nsight_file import NsightFile
 
 from firsttoken.bench.roofline_judge import GivenRates
 from firsttoken.cli.doctor_trace import trace as command
@@ -22,6 +19,9 @@ from firsttoken.doctor.trace.verdict import StepWork, TraceFinding, judge_trace
 from firsttoken.errors import ConfigError
 from firsttoken.machine.gpu import Gpu
 from firsttoken.traces.trace import Event, Trace
+from tests.doctor.scripted_metrics import COSTS, H200
+from tests.qwen3_4b import CONFIG
+from tests.traces.nsight_file import NsightFile
 
 # One decode step of Qwen3-4B as it was recorded on an H200: own µs of products and of attention, and its wall.
 PRODUCTS, ATTENTION, WALL = 1880.9, 366.8, 2278.0

@@ -41,7 +41,7 @@ def test_copies_and_graphs_that_were_recorded_as_a_whole_are_there_too(tmp_path:
     assert [event.name for event in trace.events] == ["Memcpy", WHOLE_GRAPH]
     summary = summarise_whole(trace)
     assert summary is not None
-    assert (summary.wall, summary.busy) == (pytest.approx(90), pytest.approx(85))
+    assert [summary.wall, summary.busy] == pytest.approx([90, 85])
 
 
 def test_the_busiest_of_several_devices_is_looked_at(tmp_path: Path) -> None:
@@ -55,11 +55,7 @@ def test_without_steps_long_pauses_are_no_gaps(tmp_path: Path) -> None:
     file = NsightFile(kernels=[(0, 10, "gemm", 1, 0), (15, 20, "gemm", 2, 0), (200_000, 200_010, "gemm", 3, 0)])
     summary = summarise_whole(read_nsight(file.write(tmp_path / "a.sqlite")))
     assert summary is not None
-    assert (summary.wall, summary.busy, summary.paused) == (
-        pytest.approx(30),
-        pytest.approx(25),
-        pytest.approx(199_980),
-    )
+    assert [summary.wall, summary.busy, summary.paused] == pytest.approx([30, 25, 199_980])
 
 
 def test_a_file_of_another_kind_raises(tmp_path: Path) -> None:
