@@ -8,7 +8,7 @@ import pytest
 from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.cost import weight_bytes
-from firsttoken.model.memory_plan import GIB, Demand, DeviceMemory, plan_memory
+from firsttoken.model.memory_plan import GIB, Demand, DeviceMemory, batch_limits, plan_memory
 
 QWEN3_4B = ModelConfig(
     architecture="Qwen3ForCausalLM",
@@ -136,3 +136,13 @@ def test_a_cpu_gives_a_quarter_of_what_is_free_and_4_gib_at_most() -> None:
     assert longer.kv_tokens >= 32_768
     with pytest.raises(OutOfMemory, match="smaller model"):
         plan_memory(DEMAND, DeviceMemory(kind="cpu", total=16 * GIB, free=6 * GIB))
+
+
+def test_steps_grow_with_the_card_and_follow_what_is_asked_for() -> None:
+    sizes = [batch_limits("cuda", gib * GIB) for gib in (12, 24, 80)]
+    assert sizes == [(64, 4096), (128, 8192), (256, 32_768)]
+    assert batch_limits("cpu", 0) == (32, 2048)
+    assert batch_limits("cuda", 12 * GIB, seqs=5000) == (5000, 5000)
+    assert batch_limits("cuda", 12 * GIB, tokens=16) == (16, 16)
+    with pytest.raises(ConfigError, match="at least --max-num-seqs 32"):
+        batch_limits("cuda", 12 * GIB, seqs=32, tokens=16)

@@ -17,7 +17,7 @@ from firsttoken.kernels.gpu import has_triton
 from firsttoken.machine.gpu import read_gpus
 from firsttoken.machine.host import read_host
 from firsttoken.model.cost import CPU_WEIGHT, GPU_PRODUCT
-from firsttoken.model.memory_plan import DeviceMemory, usual_batch
+from firsttoken.model.memory_plan import DeviceMemory, batch_limits
 
 # keep: quantised weights that the kernels can multiply stay in their bits; a CPU rounds everything else to int8
 WeightForm = Literal["dense", "keep", "fp8", "int8", "int4"]
@@ -169,18 +169,7 @@ def _batch_limits(config: EngineConfig, device: torch.device) -> tuple[int, int]
         if value is not None and value < 1:
             raise ConfigError(f"{flag} must be at least 1.")
     total = 0 if device.type == "cpu" else torch.cuda.get_device_properties(device).total_memory
-    seqs, tokens = usual_batch(device.type, total)
-    asked_seqs, asked_tokens = config.max_num_seqs, config.max_num_batched_tokens
-    if asked_seqs is not None and asked_tokens is not None and asked_tokens < asked_seqs:
-        raise ConfigError(
-            f"--max-num-batched-tokens {asked_tokens} must be at least --max-num-seqs {asked_seqs}, since every "
-            "running sequence decodes one token a step."
-        )
-    if asked_seqs is not None:
-        return asked_seqs, asked_tokens or max(tokens, asked_seqs)
-    if asked_tokens is not None:
-        return min(seqs, asked_tokens), asked_tokens
-    return seqs, tokens
+    return batch_limits(device.type, total, config.max_num_seqs, config.max_num_batched_tokens)
 
 
 def _name(device: torch.device) -> str:

@@ -70,14 +70,24 @@ class DeviceMemory:
         return min(int(self.total * self.utilization), self.free)
 
 
-def usual_batch(kind: str, total: int) -> tuple[int, int]:
-    """Sequences and tokens a step where nobody asks for others, on a device of `total` bytes.
+def batch_limits(kind: str, total: int, seqs: int | None = None, tokens: int | None = None) -> tuple[int, int]:
+    """Sequences and tokens a step on a device of `total` bytes, where `seqs` and `tokens` were asked for or None.
 
-    A GPU's grow with its memory, for the logits of all rows take their share of it.
+    A GPU's grow with its memory, for the logits of all rows take their share of it. Raises ConfigError.
     """
     if kind == "cpu":
-        return 32, 2048
-    return (256, 32768) if total > 40 * GIB else (128, 8192) if total > 20 * GIB else (64, 4096)
+        usual_seqs, usual_tokens = 32, 2048
+    else:
+        small = (128, 8192) if total > 20 * GIB else (64, 4096)
+        usual_seqs, usual_tokens = (256, 32768) if total > 40 * GIB else small
+    if seqs is not None and tokens is not None and tokens < seqs:
+        raise ConfigError(
+            f"--max-num-batched-tokens {tokens} must be at least --max-num-seqs {seqs}, since every running sequence "
+            "decodes one token a step."
+        )
+    if seqs is not None:
+        return seqs, tokens or max(usual_tokens, seqs)
+    return min(usual_seqs, tokens or usual_seqs), tokens or usual_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,14 @@ def test_the_flags_are_those_that_differ_from_what_serve_chooses() -> None:
     assert replace(asked, device=replace(asked.device, memory=roomy)).flags["gpu-memory-utilization"] == "0.95"
 
 
+@pytest.mark.parametrize("limit", [{"max_num_seqs": 4}, {"max_num_batched_tokens": 8}])
+def test_limits_that_contradict_the_concurrency_are_refused(limit: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="--concurrency 16 wants more sequences at once than the"):
+        fit(ask_about("4090", concurrency=16, **limit))
+    with pytest.raises(ConfigError, match="at least --max-num-seqs 4"):
+        fit(ask_about("4090", max_num_seqs=4, max_num_batched_tokens=3))
+
+
 def cpu(gib: float) -> Device:
     host = Host(cores=2, memory_total=32 * GIB, memory_available=int(gib * GIB))
     return cpu_device(host, MemoryCeiling(20e9, 2, "2026-12-01"))

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from firsttoken.doctor.fit.form import Flags, Form
 from firsttoken.doctor.fit.speed import Rates, StepTimes
-from firsttoken.errors import OutOfMemory
+from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.model.config import ModelConfig
-from firsttoken.model.memory_plan import Demand, DeviceMemory, MemoryPlan, plan_memory, usual_batch
+from firsttoken.model.memory_plan import Demand, DeviceMemory, MemoryPlan, batch_limits, plan_memory
 
 BLOCK = 16  # tokens, as serve's default
 ENGINE_SHARE = 0.9  # of a GPU's memory, likewise
@@ -44,12 +44,17 @@ class Ask:
 
     @property
     def batch(self) -> tuple[int, int]:
-        """Sequences and tokens a step."""
-        seqs, tokens = usual_batch(self.device.memory.kind, self.device.memory.total)
-        if self.max_num_seqs is None and self.max_num_batched_tokens is not None:
-            seqs = min(seqs, self.max_num_batched_tokens)
-        seqs = self.max_num_seqs or max(seqs, self.concurrency)
-        return seqs, self.max_num_batched_tokens or max(tokens, seqs)
+        """Sequences and tokens a step. Raises ConfigError."""
+        memory, tokens = self.device.memory, self.max_num_batched_tokens
+        return batch_limits(memory.kind, memory.total, self._seqs, tokens)
+
+    @property
+    def _seqs(self) -> int | None:
+        """What --max-num-seqs must say; None where `serve` chooses enough by itself."""
+        if self.max_num_seqs is not None:
+            return self.max_num_seqs
+        usual, _ = batch_limits(self.device.memory.kind, self.device.memory.total)
+        return self.concurrency if self.concurrency > usual else None
 
     @property
     def flags(self) -> Flags:
@@ -57,9 +62,8 @@ class Ask:
         flags = dict(self.form.flags)
         if self.context is not None:
             flags["max-model-len"] = str(self.context)
-        usual, _ = usual_batch(self.device.memory.kind, self.device.memory.total)
-        if self.max_num_seqs is not None or self.concurrency > usual:
-            flags["max-num-seqs"] = str(self.batch[0])
+        if self._seqs is not None:
+            flags["max-num-seqs"] = str(self._seqs)
         if self.max_num_batched_tokens is not None:
             flags["max-num-batched-tokens"] = str(self.max_num_batched_tokens)
         if self.kv_cache_memory is not None:
@@ -122,6 +126,11 @@ def blocks(context: int) -> int:
 
 def fit(ask: Ask) -> Fit:
     """The plan that `serve` would make. Raises OutOfMemory with the reason where it does not fit, and ConfigError."""
+    if ask.batch[0] < ask.concurrency:
+        raise ConfigError(
+            f"--concurrency {ask.concurrency} wants more sequences at once than the {ask.batch[0]} that "
+            "--max-num-seqs or --max-num-batched-tokens allow."
+        )
     plan = plan_memory(ask.demand(), ask.device.memory)
     needed = ask.concurrency * blocks(ask.context or 1)
     if plan.num_blocks < needed and ask.device.memory.kind == "cpu" and ask.kv_cache_memory is None:
