@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from firsttoken.doctor.ceilings import card_ceilings, host_memory, print_ceilings, tokenizer_rate
+from firsttoken.doctor.ceilings import card_ceilings, disk_rate, host_memory, print_ceilings, tokenizer_rate
 from firsttoken.machine.cards import known_card
 from firsttoken.machine.ceilings import MemoryCeiling
+from firsttoken.machine.disk import Disk
 from firsttoken.machine.gpu_ceilings import Ceilings
 
 H200 = Ceilings(
@@ -43,6 +45,13 @@ def test_the_table_has_units_that_people_read() -> None:
     text = out.getvalue()
     for part in ("4.38 TB/s", "4.80 TB/s", "91 %", "799 TFLOP/s", "3.10 µs", "20.3 GB/s", "Measured on 2026-12-01."):
         assert part in text
+
+
+def test_a_disk_has_its_rate_or_the_reason_why_not() -> None:
+    read = Disk("/models", "ext4", 1, 2.5e9, "/models/m.safetensors", None)
+    assert disk_rate(read).measured == 2.5e9
+    unread = disk_rate(replace(read, rate=None, why_unmeasured="there is no weight file to read"))
+    assert (unread.measured, unread.text) == (None, "there is no weight file to read")
 
 
 def test_a_tokenisers_rate_is_that_of_its_best_round() -> None:

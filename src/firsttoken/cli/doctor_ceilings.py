@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
 def ceilings(model: str | None, refresh: bool, as_json: bool) -> int:
     """Measure what this machine can do at best, beside what its data sheet promises; a few seconds.
 
-    The card's figures are kept for a month, by card and driver; measure while nothing else runs on it. With MODEL, a
-    local folder or .gguf file, also how fast its tokeniser encodes.
+    The card's figures are kept for a month, by card and driver; measure while nothing else runs on it. With MODEL, as
+    `serve` takes it, also how fast its disk reads and its tokeniser encodes; no weights are fetched.
     """
     found, notes = _card(refresh)
     found += _host()
     if model is not None:
-        found += _model(Path(model).expanduser())
+        found += _model(model)
     if as_json:
         rows = [asdict(one) | {"share": one.share} for one in found]
         click.echo(json.dumps({"ceilings": rows, "notes": notes}, indent=2))
@@ -72,10 +71,13 @@ def _host() -> list[Ceiling]:
     return [host_memory(memory_ceiling())]
 
 
-def _model(path: Path) -> list[Ceiling]:
+def _model(model: str) -> list[Ceiling]:
     from firsttoken.bench.common_words import COMMON_WORDS
-    from firsttoken.doctor.ceilings import tokenizer_rate
+    from firsttoken.doctor.ceilings import disk_rate, tokenizer_rate
+    from firsttoken.machine.disk import read_disk
+    from firsttoken.model.hub import resolve
     from firsttoken.tokenizer import Tokenizer
 
+    path = resolve(model, weights=False)
     text = " ".join(COMMON_WORDS[number * 7919 % len(COMMON_WORDS)] for number in range(8000))
-    return [tokenizer_rate(Tokenizer.load(path).encode, text)]
+    return [disk_rate(read_disk(path)), tokenizer_rate(Tokenizer.load(path).encode, text)]

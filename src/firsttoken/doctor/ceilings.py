@@ -12,6 +12,7 @@ from rich.table import Table
 from firsttoken.bench import units
 from firsttoken.machine.cards import Card
 from firsttoken.machine.ceilings import MemoryCeiling
+from firsttoken.machine.disk import Disk
 from firsttoken.machine.gpu_ceilings import Ceilings
 
 
@@ -50,6 +51,12 @@ def card_ceilings(found: Ceilings, card: Card | None) -> list[Ceiling]:
 def host_memory(found: MemoryCeiling) -> Ceiling:
     """The host's memory with every core at once."""
     return Ceiling("host memory, read", found.bytes_per_second, "B/s", f"decoding on this CPU, {found.threads} threads")
+
+
+def disk_rate(found: Disk) -> Ceiling:
+    """Of the disk that holds a model, past the page cache."""
+    text = "a first start; a later one reads from the page cache" if found.rate else found.why_unmeasured or ""
+    return Ceiling("disk of the model", found.rate, "B/s", text)
 
 
 def tokenizer_rate(encode: Callable[[str], Sequence[int]], text: str, seconds: float = 0.5) -> Ceiling:
