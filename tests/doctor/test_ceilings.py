@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from firsttoken.doctor.ceilings import card_ceilings, disk_rate, host_memory, print_ceilings, tokenizer_rate
-from firsttoken.machine.cards import known_card
+from firsttoken.machine.cards import find_card
 from firsttoken.machine.ceilings import MemoryCeiling
 from firsttoken.machine.disk import Disk
 from firsttoken.machine.gpu_ceilings import Ceilings
@@ -25,7 +25,7 @@ H200 = Ceilings(
 
 
 def test_each_ceiling_stands_beside_the_data_sheets() -> None:
-    found = {one.name: one for one in card_ceilings(H200, known_card("NVIDIA H200"))}
+    found = {one.name: one for one in card_ceilings(H200, find_card("H200"))}
     assert found["GPU memory, read"].share == pytest.approx(4.38 / 4.8)
     assert found["bf16 product"].share == pytest.approx(799 / 989)
     assert found["host to GPU"].share == pytest.approx(51 / 63, rel=0.01)
@@ -40,7 +40,7 @@ def test_a_card_that_nobody_knows_has_no_data_sheet() -> None:
 
 def test_the_table_has_units_that_people_read() -> None:
     out = io.StringIO()
-    ceilings = [*card_ceilings(H200, known_card("NVIDIA H200")), host_memory(MemoryCeiling(2.03e10, 2, "2026-12-01"))]
+    ceilings = [*card_ceilings(H200, find_card("H200")), host_memory(MemoryCeiling(2.03e10, 2, "2026-12-01"))]
     print_ceilings(Console(file=out, width=160), ceilings, ["Measured on 2026-12-01."])
     text = out.getvalue()
     for part in ("4.38 TB/s", "4.80 TB/s", "91 %", "799 TFLOP/s", "3.10 µs", "20.3 GB/s", "Measured on 2026-12-01."):

@@ -25,7 +25,14 @@ def test_a_card_is_found_by_what_people_call_it(text: str, name: str) -> None:
 
 def test_every_card_is_found_by_its_own_names() -> None:
     for card in cards():
-        assert find_card(card.name) is find_card(card.short_name) is known_card(card.name) is card
+        assert find_card(card.name) is find_card(card.short_name) is known_card(card.name, card.memory) is card
+
+
+def test_a_card_of_another_size_under_the_same_name_is_not_taken_for_it() -> None:
+    assert known_card("NVIDIA GeForce RTX 3060", 8 << 30) is None
+    found = known_card("NVIDIA GeForce RTX 4060 Ti", 16_380 << 20)
+    assert found is find_card("4060 ti 16GB")
+    assert known_card("NVIDIA GeForce RTX 4060 Ti", 8188 << 20) is None
 
 
 @pytest.mark.parametrize(

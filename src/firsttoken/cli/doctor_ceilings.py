@@ -47,7 +47,7 @@ def _card(refresh: bool) -> tuple[list[Ceiling], list[str]]:
     gpus = read_gpus()
     if not gpus:
         return [], ["There is no NVIDIA GPU here, so only the host was measured."]
-    gpu, card = gpus[0], known_card(gpus[0].name)
+    gpu, card = gpus[0], known_card(gpus[0].name, gpus[0].memory_total)
     try:
         known = known_ceilings(gpu)
         found = gpu_ceilings(gpu, refresh=refresh or (known is not None and not known.complete))

@@ -50,9 +50,10 @@ def cards() -> tuple[Card, ...]:
     return tuple(_card(entry) for entry in table["card"])
 
 
-def known_card(name: str) -> Card | None:
-    """The card that the driver calls `name`, or None where the table lacks it."""
-    return next((card for card in cards() if card.name == name), None)
+def known_card(name: str, memory: int | None = None) -> Card | None:
+    """The card that the driver calls `name`, of `memory` bytes where they are known; None where the table lacks it."""
+    near = (card for card in cards() if card.name == name and (memory is None or _near(card, memory / 2**30)))
+    return next(near, None)
 
 
 def find_card(text: str) -> Card:
@@ -65,7 +66,7 @@ def find_card(text: str) -> Card:
     fits = [
         (len(_names(card) - set(card.also)), card)
         for card in cards()
-        if asked and asked <= _names(card) and (size is None or 0.9 * size <= card.memory / (1 << 30) <= 1.05 * size)
+        if asked and asked <= _names(card) and (size is None or _near(card, size))
     ]
     fewest = min((count for count, _ in fits), default=0)
     nearest = [card for count, card in fits if count == fewest]
@@ -94,6 +95,11 @@ def _card(entry: dict[str, Any]) -> Card:
         also=tuple(entry.get("also", ())),
         source=entry["source"],
     )
+
+
+def _near(card: Card, gib: float) -> bool:
+    """Whether the card's memory is what its box or the driver calls `gib`: ECC and the driver take their shares."""
+    return 0.9 * gib <= card.memory / 2**30 <= 1.05 * gib
 
 
 def _names(card: Card) -> set[str]:

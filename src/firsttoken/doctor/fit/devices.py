@@ -34,7 +34,7 @@ def memory_device(memory: int, utilization: float) -> Device:
 
 def local_device(gpu: Gpu, ceilings: Ceilings | None, utilization: float) -> Device:
     """The card at hand as it is now; its measured ceilings go before its data sheet."""
-    card = known_card(gpu.name)
+    card = known_card(gpu.name, gpu.memory_total)
     if ceilings is not None:
         when = f"measured here on {ceilings.measured_on}"
         rates = Rates(kind="cuda", read=ceilings.read, product=ceilings.product, origin=_rates_text(ceilings, when))
