@@ -105,3 +105,24 @@ def test_two_servers_at_once_on_one_port_are_named_and_the_second_moves() -> Non
     assert found[2].corrected == "vllm serve b/b --port 8001"
     assert judged("vllm serve a/a &\nsglang serve --model-path b/b &\nchainlit run a.py --port 8080") == []
     assert judged("vllm serve a/a\nvllm serve b/b") == []  # one after the other
+
+
+SERVED = "vllm serve Qwen/Qwen3-4B-Instruct-2507 --served-model-name qwen --api-key sk-1 &"
+REQUEST = 'curl http://localhost:8000/v1/chat/completions {} -d \'{{"model": "{}", "messages": []}}\''
+
+
+def test_a_request_for_a_name_that_the_server_does_not_have_is_named() -> None:
+    key = '-H "Authorization: Bearer sk-1"'
+    ((rule, corrected),) = judged(f"{SERVED}\n{REQUEST.format(key, MODEL)}")
+    assert rule == "model-name-unknown"
+    assert corrected is not None
+    assert judged(f"{SERVED}\n{corrected}") == []
+    assert judged(f"{SERVED}\n{REQUEST.format(key, 'qwen')}") == []
+    assert judged(f"vllm serve {MODEL} &\n{REQUEST.format('', MODEL)}") == []
+
+
+def test_a_request_without_the_key_that_the_server_wants_is_named() -> None:
+    ((rule, corrected),) = judged(f"{SERVED}\n{REQUEST.format('', 'qwen')}")
+    assert rule == "request-without-key"
+    assert corrected is not None
+    assert judged(f"{SERVED}\n{corrected}") == []

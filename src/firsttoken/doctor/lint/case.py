@@ -23,10 +23,10 @@ class Case:
     trouble: str = ""  # with the name of a command of this program
     trouble_at: int = 0  # that name's place in the words
     raw: str = ""  # as written, with redirections
+    text: str = field(init=False)  # the words as one line
 
-    @property
-    def text(self) -> str:
-        return join(self.words)
+    def __post_init__(self) -> None:
+        self.text = join(self.words)
 
     @property
     def environment(self) -> dict[str, str]:

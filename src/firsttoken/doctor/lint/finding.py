@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["note", "warn", "error"]
@@ -34,7 +34,7 @@ class Finding:
     variables: tuple[str, ...] = ()  # environment settings that it leaves out
     outer: tuple[str, ...] = ()  # flags that the container is to get before its image
     replacement: str | None = None  # instead of edits: the whole corrected command; "" leaves it out
-    whole: bool = field(default=True)  # whether the correction cures it: one without a correction says False
+    whole: bool = True  # whether the correction cures it: one without a correction says False
 
 
 def worst(levels: Sequence[Level]) -> Level:

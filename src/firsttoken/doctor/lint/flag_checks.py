@@ -13,7 +13,7 @@ from firsttoken.doctor.lint.case import Case
 from firsttoken.doctor.lint.finding import Edit, Finding, Level
 from firsttoken.doctor.lint.launch import Launch, Option
 from firsttoken.doctor.lint.rules import quantity
-from firsttoken.doctor.lint.table import Flag, FlagTable, nearest
+from firsttoken.doctor.lint.table import Flag, FlagTable, nearest, number
 
 _SOURCES = {
     "vLLM": "https://pypi.org/project/vllm/",
@@ -96,11 +96,11 @@ def _given(case: Case, launch: Launch, option: Option) -> Iterator[Finding]:
     flag, table = option.flag, launch.table
     assert flag is not None
     value = option.value
-    if table.abbreviated(option.written) and option.written not in _USUAL and table.find(option.written)[0] is None:
+    if option.written not in _USUAL and table.find(option.written)[0] is None:
         what = f"{option.written} means {flag.name} as long as no other flag begins so."
         why = "The parser takes the beginning of a name; a later version with another such flag stops at it."
         yield _finding(case, option, "flag-abbreviated", "note", what, why, table)
-    if flag.deprecated and not table.is_gone(flag) and _older(table, flag):
+    if flag.deprecated and number(table.version) >= number(flag.deprecated):
         what = f"{option.written} is deprecated."
         why = "It still works, and warns; a coming version will not have it."
         since = f"{table.program} {flag.deprecated}"
@@ -121,10 +121,6 @@ def _given(case: Case, launch: Launch, option: Option) -> Iterator[Finding]:
         what = f"{option.written} {value}: {wrong}"
         why = "The server stops at a value that it cannot read."
         yield _finding(case, option, "value-wrong", "error", what, why, table, edits=_right_value(flag, option))
-
-
-def _older(table: FlagTable, flag: Flag) -> bool:
-    return not table.versions or table.version in table.versions or not table.is_later(flag)
 
 
 def _switch_with_value(case: Case, launch: Launch, option: Option, flag: Flag) -> Finding:

@@ -74,9 +74,10 @@ def take_apart(words: list[str], start: int, table: FlagTable) -> Launch:
     position = start
     while position < len(words):
         word = words[position]
-        if word == "--":
-            position += 1
-        elif table.program == "vLLM" and _LEVEL.match(word):
+        if word == "--":  # what follows are words, whatever they begin with
+            launch.positional += list(enumerate(words[position + 1 :], position + 1))
+            break
+        if table.program == "vLLM" and _LEVEL.match(word):
             after = position + 1
             taken = word == "-O" and after < len(words) and not words[after].startswith("-")
             position = after + taken

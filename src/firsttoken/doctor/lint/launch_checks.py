@@ -50,7 +50,8 @@ def _model(case: Case, launch: Launch) -> Iterator[Finding]:
     if case.program == "vllm" and named and first and case.container is None:
         what = f"Two models are named: {first[1]} and {named.value}."
         yield _finding(case, "two-models", "error", what, "One process serves one model.", (_drop(named),))
-    if named is None and first is None and not launch.given("--config") and not _gone_model(launch):
+    told = launch.given("--config") or launch.given("--help") or _gone_model(launch)
+    if named is None and first is None and not told:
         what = "No model is named."
         why = "vLLM then serves its example model, Qwen/Qwen3-0.6B." if case.program == "vllm" else "SGLang stops."
         edit = Edit(launch.start, launch.start, ("Qwen/Qwen3-4B-Instruct-2507",))

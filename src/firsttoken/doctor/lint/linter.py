@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from firsttoken.doctor.lint import flag_checks, launch_checks, memory_checks, rules
+from firsttoken.doctor.lint import clients, flag_checks, launch_checks, memory_checks, rules
 from firsttoken.doctor.lint.case import Case
 from firsttoken.doctor.lint.finding import LEVELS, Finding, apply
 from firsttoken.doctor.lint.launch import take_apart
@@ -35,6 +35,8 @@ class Checked:
     corrected: str | None = None  # None: nothing to correct, or no correction known; "" leaves the command out
     port: int | None = None  # that the server will listen on
     background: bool = False
+    names: tuple[str, ...] = ()  # that the API calls the model; () where it is not known
+    needs_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class Linter:
         """Every command of a script, a history or a pasted line."""
         found = [checked for command in commands(text) for checked in self.check(command)]
         launch_checks.ports(found)
+        clients.check_requests(found)
         return found
 
     def check_words(self, words: list[str]) -> list[Checked]:
@@ -71,16 +74,19 @@ class Linter:
         case = self._case(command, inner)
         text = text_of(command.words, command.variables)
         found = [*launch_checks.own_command(case), *rules.findings(case)]
-        port = None
+        port: int | None = None
+        names: tuple[str, ...] = ()
+        needs_key = False
         if case.launch is not None and not any(finding.replacement is not None for finding in found):
             found += flag_checks.findings(case)
             found += launch_checks.findings(case)
             found += memory_checks.findings(case, self.config_of, self.memory, self.card)
             port = launch_checks.port_of(case)
+            names, needs_key = clients.names_of(case), clients.needs_key(case)
         found.sort(key=lambda finding: -LEVELS.index(finding.level))
         known = case.launch is not None or bool(found) or case.program in _CHECKED
         checked = Checked(text, command.line, case.program if known else "", found, port=port)
-        checked.background = command.background
+        checked.background, checked.names, checked.needs_key = command.background, names, needs_key
         checked.corrected = self._corrected(command, inner, case, found)
         return [checked]
 
@@ -120,8 +126,8 @@ class Linter:
         return case
 
     def _table(self, program: str, start: int, inner: Inner) -> FlagTable | None:
-        if program not in ("vllm", "sglang") or not start:
-            return None
+        if program not in ("vllm", "sglang") or not start or "--omni" in inner.words:
+            return None  # vLLM-Omni is a package of its own, with flags of its own
         version = self.versions.get(program)
         if version is None and inner.container and (tag := _VERSION.match(inner.container.tag)):
             version = tag[1]

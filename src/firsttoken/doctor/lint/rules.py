@@ -1,9 +1,11 @@
 """Rules that are data: `rules/*.toml` says when each holds, what it says, where that is written, and what is right.
 
 A rule's `when` holds if all of its keys do. For a server's flags: `flag` (any of these is given), `off` (turned off),
-`is`, `is_not`, `above`, `below` and `matches` (its value), `with` and `without` (other flags). For all: `model`
-(an expression found in the model's name), `variable` (one of these is set; the keys on values then speak of it),
-`words` (an expression found in the command), `raw` (the same, with redirections), `container`.
+`is`, `is_not`, `above`, `below`, `matches`, `lacks` (its value), `with` and `without` (other flags), `from_version`.
+For all: `model` and `not_model` (an expression in the model's name), `variable` (one of these is set; the keys on
+values then speak of it), `words` and `without_words` (an expression in the command), `raw` (in the line as it was
+written, with redirections), `container`. What is right (`fix`): `drop` the flag, `value` in place of its own, `words`
+in place of flag and value, `replace` expressions in the command, `unset` the variable, or `leave_out` the whole.
 """
 
 from __future__ import annotations
@@ -90,8 +92,6 @@ def _surroundings(when: Mapping[str, Any], case: Case) -> bool:
         version = number(launch.table.version)
         if "from_version" in when and version < number(when["from_version"]):
             return False
-        if "before_version" in when and version >= number(when["before_version"]):
-            return False
     if "model" in when and not (case.model and re.search(when["model"], case.model)):
         return False
     if "not_model" in when and not (case.model and not re.search(when["not_model"], case.model)):
@@ -134,7 +134,7 @@ def _value_fits(when: Mapping[str, Any], value: str | None) -> bool:
 
 def quantity(value: str) -> float | None:
     """`32768`, `32K`, `0.9` as a number; None where it is none."""
-    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)([kKmMgG]?)", value.strip())
+    match = re.fullmatch(r"(-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)([kKmMgG]?)", value.strip())
     if match is None:
         return None
     return float(match[1]) * {"": 1, "k": 1e3, "K": 1024, "m": 1e6, "M": 1024**2, "g": 1e9, "G": 1024**3}[match[2]]
@@ -153,8 +153,6 @@ def _finding(rule: Rule, case: Case, flag: str, value: str, option: Option | Non
     start, end = (option.start, option.end) if option else (len(case.words), len(case.words))
     if fix.get("drop"):
         edits = (Edit(start, end),)
-    elif "to" in fix:
-        edits = (Edit(start, end, (fix["to"], *(option.values if option else ()))),)
     elif "value" in fix:
         edits = (Edit(start, end, (flag, fix["value"])),)
     elif "words" in fix:  # instead of the flag, or at the end
@@ -168,9 +166,6 @@ def _finding(rule: Rule, case: Case, flag: str, value: str, option: Option | Non
         replacement = ""
     elif fix.get("unset"):
         variables = (flag,)
-    if "also_drop" in fix and case.launch:
-        dropped = [case.launch.given(name) for name in _listed(fix["also_drop"])]
-        edits += tuple(Edit(each.start, each.end) for each in dropped if each)
     return Finding(
         rule=rule.id,
         level=rule.level,

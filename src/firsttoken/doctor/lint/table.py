@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
-Kind = Literal["str", "int", "float", "tokens", "bytes", "json", "list", "switch", "on-off", "switch-or-value"]
+Kind = Literal["str", "int", "float", "tokens", "json", "list", "switch", "on-off", "switch-or-value"]
 WITHOUT_VALUE = ("switch", "on-off")
 
 
@@ -134,6 +134,8 @@ def load_table(tool: str, version: str | None = None) -> FlagTable:
         for key in (name, *also):
             if key not in flags or flags[key].gone:
                 flags[key] = flag
+    helps = Flag(name="--help", kind="switch-or-value", also=("-h", "-v", "--version"))
+    flags |= dict.fromkeys((helps.name, *helps.also), helps)
     chosen = version or versions[-1]
     vllm = tool == "vllm"
     variables = raw.get("variables", {})

@@ -26,7 +26,6 @@ _PREFIXES: dict[str, tuple[set[str], int]] = {
     "stdbuf": ({"-o", "-e", "-i"}, 0),
     "timeout": ({"-k", "-s"}, 1),
     "watch": ({"-n"}, 0),
-    "tee": (set(), 0),
     "uvx": ({"--from", "--with", "-p", "--python"}, 0),
     "accelerate": (set(), 0),
 }
@@ -39,6 +38,16 @@ _RUNNERS: dict[tuple[str, str], set[str]] = {  # `uv run [flags] command`
     ("micromamba", "run"): {"-n", "--name", "-p", "--prefix"},
     ("hatch", "run"): set(),
 }
+_LAUNCHERS = {
+    "srun",
+    "mpirun",
+    "screen",
+    "tmux",
+    "kubectl",
+    "ssh",
+    "oc",
+}  # their flags are many; the program is looked for
+_PROGRAM = re.compile(r"(?:^|[\s/;])(vllm|sglang|firsttoken|nvidia-smi|cpupower|python[\d.]*)(?=\s|$)")
 _SHELLS = {"bash", "sh", "zsh", "dash"}
 _CONTAINERS = {"docker", "podman", "nerdctl"}
 _DOCKER_SWITCHES = {
@@ -146,8 +155,8 @@ def _peel(words: list[str]) -> Step | None:
             if not word.startswith("-"):
                 break
         return None
-    if name == "tee":
-        return None
+    if name in _LAUNCHERS:
+        return _launched(words)
     if (runner := _RUNNERS.get((name, words[1]))) is not None:
         end = _after_flags(words, 2, runner)
     elif name in _PREFIXES:
@@ -165,6 +174,14 @@ def _peel(words: list[str]) -> Step | None:
         variables[key] = value
         end += 1
     return (words[:end], words[end:], variables, None, None) if end < len(words) else None
+
+
+def _launched(words: list[str]) -> Step | None:
+    for position, word in enumerate(words[1:], 1):
+        if _PROGRAM.search(word):
+            nested = word if " " in word else None
+            return words[:position], [word] if nested else words[position:], {}, None, nested
+    return None
 
 
 def _after_flags(words: list[str], start: int, valued: set[str]) -> int:
