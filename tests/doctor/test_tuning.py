@@ -66,10 +66,10 @@ def test_with_wishes_those_and_no_others_are_planned_and_persistence_for_what_ne
 @pytest.mark.parametrize(
     ("wishes", "sentence"),
     [
-        (Wishes(power_limit="150"), r"card 0: power limit: 150 W is not within the card's 200 to 700 W\."),
-        (Wishes(power_limit="701"), "not within"),
-        (Wishes(power_limit="a lot"), "not within"),
-        (Wishes(power_limit="-300"), "not within"),
+        (Wishes(power_limit="150"), "card 0: power limit: '150' is not a whole number of watts from 200 to 700"),
+        (Wishes(power_limit="701"), "not a whole number of watts"),
+        (Wishes(power_limit="a lot"), "not a whole number of watts"),
+        (Wishes(power_limit="-300"), "not a whole number of watts"),
         (Wishes(clocks="2100"), r"card 0: clock lock: 2100-2100 MHz is not within the card's 345 to 1980 MHz\."),
         (Wishes(clocks="1500-1200"), "is not a clock or a span of clocks"),
         (Wishes(clocks="fast"), "is not a clock or a span of clocks"),

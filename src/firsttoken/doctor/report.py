@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -15,20 +16,22 @@ from firsttoken.doctor.finding import Finding, Verdict, worst
 from firsttoken.doctor.readings import Readings
 
 WORDS: dict[Verdict, str] = {"ok": "ok", "warn": "warn", "bad": "BAD", "unread": "–"}
+_MARK, _GAP = 6, 2  # columns of the verdict, and between columns
 _STYLES: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "bad": "bold red", "unread": "dim"}
 
 
 def print_findings(console: Console, findings: Sequence[Finding], *, explain: bool = False) -> None:
     """Findings under their areas, in the given order; `explain` says of the good ones too why they matter."""
     width = max((len(one.check) for one in findings), default=0)
+    room = max(console.width - _MARK - width - 2 * _GAP, 20)
     for area, group in groupby(findings, key=lambda one: one.area):
         console.print(Text(area[:1].upper() + area[1:], style="bold"))
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column(width=6)
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, _GAP, 0, 0))
+        table.add_column(width=_MARK)
         table.add_column(width=width)
         table.add_column(overflow="fold")
         for one in group:
-            table.add_row(Text(f"  {WORDS[one.verdict]}", _STYLES[one.verdict]), one.check, _words(one, explain))
+            table.add_row(Text(f"  {WORDS[one.verdict]}", _STYLES[one.verdict]), one.check, _words(one, explain, room))
         console.print(table)
         console.print()
     console.print(summary(findings))
@@ -55,10 +58,21 @@ def summary(findings: Sequence[Finding]) -> Text:
     return line
 
 
-def _words(one: Finding, explain: bool) -> Text:
-    text = Text(one.reading, style="dim" if one.verdict == "unread" else "")
+def _words(one: Finding, explain: bool, room: int) -> Text:
+    text = Text(fill(one.reading, room), style="dim" if one.verdict == "unread" else "")
     if one.verdict in ("warn", "bad") or explain:
-        text.append(f"\n{one.why}", style="dim")
+        text.append(f"\n{fill(one.why, room)}", style="dim")
     if one.fix:
-        text.append("\nFix: ", style="bold").append(one.fix)
+        text.append("\nFix: ", style="bold").append(fill(f"Fix: {one.fix}", room).removeprefix("Fix: "))
     return text
+
+
+def fill(text: str, width: int) -> str:
+    """Lines of at most `width`; a command in backticks stays whole where it fits, so that it can be copied."""
+    lines: list[str] = []
+    for word in re.findall(r"\S*`[^`]*`\S*|\S+", text):
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return "\n".join(lines)

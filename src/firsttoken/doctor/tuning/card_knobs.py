@@ -78,7 +78,7 @@ class PowerLimit(CardKnob):
     def why_not(self, value: str) -> str | None:
         least, most = self._ask(lambda: self._nvml.nvmlDeviceGetPowerManagementLimitConstraints(self._handle))
         if not value.isdigit() or not least <= int(value) * 1000 <= most:
-            return f"{value} W is not within the card's {_watts(least)} to {_watts(most)} W"
+            return f"{value!r} is not a whole number of watts from {_watts(least)} to {_watts(most)}, the card's own range"
         return None
 
     def write(self, value: str) -> None:
@@ -89,6 +89,7 @@ class ClockLock(CardKnob):
     """The SM clock's lock: "1200-1980" in MHz, or the driver's choice. NVML sets a lock and has no way to read one."""
 
     kind = "clock lock"
+    unit = " MHz"
     forgotten_at_restart = True
 
     def read(self) -> None:

@@ -40,5 +40,10 @@ class Knob(Protocol):
         """Why the machine does not do what `value` says although it was written; None where it does."""
 
 
+def shown(knob: Knob, value: str) -> str:
+    """A value for people: a number with its unit, a word alone."""
+    return f"{value}{knob.unit}" if value[:1].isdigit() else value
+
+
 FindKnob = Callable[[str, str], Knob | None]
 """The knob of a kind and a target on this machine, None where there is none (any more)."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firsttoken.doctor.tuning.journal import Entry, Journal
-from firsttoken.doctor.tuning.knob import FindKnob, Knob
+from firsttoken.doctor.tuning.knob import FindKnob, Knob, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ def _one(entry: Entry, knob: Knob | None, forced: bool, same_boot: bool) -> Rest
     try:
         now = knob.read()
         if now == entry.before:
-            return Restored(entry, True, f"is {entry.before}{knob.unit}, as before")
-        if now not in (None, entry.after) and not forced:
-            text = f"is {now}{knob.unit}, which doctor did not set: left alone (--force puts it back)"
+            return Restored(entry, True, f"is {shown(knob, entry.before)}, as before")
+        if now is not None and now != entry.after and not forced:
+            text = f"is {shown(knob, now)}, which doctor did not set: left alone (--force puts it back)"
             return Restored(entry, False, text)
         knob.write(entry.before)
         problem = knob.problem(entry.before)
     except OSError as error:
         problem = str(error)
     if problem is not None:
-        return Restored(entry, False, f"could not be put back to {entry.before}{knob.unit}: {problem}")
-    return Restored(entry, True, f"is back at {entry.before}{knob.unit}")
+        return Restored(entry, False, f"could not be put back to {shown(knob, entry.before)}: {problem}")
+    return Restored(entry, True, f"is back at {shown(knob, entry.before)}")

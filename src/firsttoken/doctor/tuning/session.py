@@ -11,7 +11,7 @@ from rich.text import Text
 from firsttoken.doctor.tuning.apply import ApplyFailed, apply
 from firsttoken.doctor.tuning.card_knobs import ClockLock
 from firsttoken.doctor.tuning.journal import Journal
-from firsttoken.doctor.tuning.knob import FindKnob
+from firsttoken.doctor.tuning.knob import FindKnob, shown
 from firsttoken.doctor.tuning.restore import Restored, restore
 from firsttoken.doctor.tuning.wishes import Change, why_no_rights
 from firsttoken.errors import ConfigError
@@ -42,9 +42,13 @@ def apply_session(
     if not agree():
         console.print("Nothing was changed.")
         return 1
+
+    def tell(one: Change) -> None:
+        _line(console, True, one.knob.label, f"is {shown(one.knob, one.after)}")
+
     try:
         with journal.held():
-            apply(changes, journal, lambda one: _line(console, True, one.knob.label, f"is {one.after}{one.knob.unit}"))
+            apply(changes, journal, tell)
     except ApplyFailed as failed:
         _tell(console, failed.restored)
         raise
@@ -87,7 +91,7 @@ def _show(console: Console, changes: Sequence[Change]) -> None:
     for name in ("  setting", "now", "then"):
         table.add_column(name, overflow="fold")
     for one in changes:
-        table.add_row(f"  {one.knob.label}", f"{one.before}{one.knob.unit}", f"{one.after}{one.knob.unit}")
+        table.add_row(f"  {one.knob.label}", shown(one.knob, one.before), shown(one.knob, one.after))
     console.print(table)
     if any(isinstance(one.knob, ClockLock) for one in changes):
         note = "  A clock lock cannot be read: one that somebody else has set will be gone after a restore."
