@@ -78,7 +78,8 @@ class PowerLimit(CardKnob):
     def why_not(self, value: str) -> str | None:
         least, most = self._ask(lambda: self._nvml.nvmlDeviceGetPowerManagementLimitConstraints(self._handle))
         if not value.isdigit() or not least <= int(value) * 1000 <= most:
-            return f"{value!r} is not a whole number of watts from {_watts(least)} to {_watts(most)}, the card's own range"
+            span = f"{_watts(least)} to {_watts(most)}"
+            return f"{value!r} is not a whole number of watts from {span}, the card's own range"
         return None
 
     def write(self, value: str) -> None:
