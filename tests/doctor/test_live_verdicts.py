@@ -181,6 +181,16 @@ def test_a_host_that_is_too_slow_gains_at_most_the_way_to_the_ceiling() -> None:
     assert "--disable-cuda-graph" in found.remedy.change
 
 
+def test_products_in_fp8_gain_what_the_cards_own_rates_say() -> None:
+    server = Scripted(engine="vllm", step_s=0.24, prompts_per_s=1.03, prompt_tokens=32768, context=32768)
+    with_fp8 = diagnosed(server, replace(BOUNDS, ceilings=replace(H200, fp8_product=1400e12)))
+    without = diagnosed(server, BOUNDS)  # the card has no FP8, or nobody measured it
+    assert "--quantization fp8" in with_fp8.remedy.change
+    assert with_fp8.remedy.gain is not None
+    assert 1.4 < with_fp8.remedy.gain < 791 / 1400 * 4
+    assert "Put what prompts share first" in without.remedy.change
+
+
 def test_prompts_that_are_looked_up_in_no_cache_want_one() -> None:
     server = Scripted(engine="vllm", step_s=0.24, prompts_per_s=1.03, prompt_tokens=32768, context=32768)
     texts = ["\n".join(line for line in server.text(t).splitlines() if "prefix_cache" not in line) for t in (0.0, 10.0)]
@@ -215,6 +225,18 @@ def test_a_cpu_whose_memory_is_not_what_it_waits_for_computes() -> None:
     found = diagnosed(Scripted(engine="firsttoken", step_s=4.0, running=16), cpu)
     assert found.finding.verdict == "compute-bound"
     assert "waited for the device" in found.finding.evidence[0]
+
+
+def test_a_cpu_without_ceilings_is_undecided_and_says_what_to_measure() -> None:
+    blind = Bounds(costs=COSTS, on_cpu=True, missing=("No ceilings: nobody has measured this machine.",))
+    found = diagnosed(Scripted(engine="firsttoken", step_s=0.04), blind)
+    assert found.finding.verdict == "undecided"
+    assert "firsttoken doctor ceilings" in found.remedy.change
+
+
+def test_a_full_cache_of_a_cpu_wants_memory() -> None:
+    server = Scripted(engine="firsttoken", step_s=0.2, running=4, preempted_per_s=0.5)
+    assert "--kv-cache-memory" in diagnosed(server, replace(BOUNDS, on_cpu=True)).remedy.change
 
 
 def test_a_running_server_whose_steps_never_end_is_undecided() -> None:

@@ -221,6 +221,7 @@ def test_a_card_that_nobody_measured_has_its_data_sheets_ceilings(model_folder: 
     assert here.ceilings.read is not None
     assert there.ceilings.read == 2 * here.ceilings.read
     assert "data sheet" in here.ceilings.device
+    assert here.ceilings.fp8_product
     with pytest.raises(ConfigError):
         find_bounds("http://10.0.0.9:8000", identity, card_name="a toaster")
 

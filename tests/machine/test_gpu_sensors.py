@@ -61,3 +61,8 @@ def test_this_very_machine_has_sensors_or_says_in_a_sentence_why_not() -> None:
     else:
         assert found.read(0).memory_used
         found.close()
+
+
+def test_the_highest_clock_is_told_where_the_card_tells_it() -> None:
+    assert GpuSensors(RecordedNvml()).max_sm_clock_mhz(0) == 1980
+    assert GpuSensors(RecordedNvml(absent={"SM clock"})).max_sm_clock_mhz(0) is None

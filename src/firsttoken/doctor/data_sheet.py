@@ -11,4 +11,5 @@ def by_data_sheet(name: str) -> Ceilings | None:
     sheet = known_card(name)
     if sheet is None:
         return None
-    return Ceilings(f"{sheet.name} by its data sheet", read=sheet.read, product=sheet.product)
+    name = f"{sheet.name} by its data sheet"
+    return Ceilings(name, read=sheet.read, product=sheet.product, fp8_product=sheet.fp8_product)

@@ -50,7 +50,10 @@ def judge(window: Window, bounds: Bounds, sensors: Sensed | None = None) -> Find
     queue for want of slots; memory; and, where the step is far from both ceilings, the host again.
     """
     load = load_of(window, bounds)
-    for look in (_idle, _throttled, _kv, _compute, _host, _queue, _device):
+    looks = [_idle, _throttled, _kv, _compute, _host, _queue]
+    if not bounds.on_cpu or (load is not None and load.memory is not None):  # what cards have in common, CPUs have not
+        looks.append(_device)
+    for look in looks:
         found = look(window, load, sensors)
         if found is not None:
             verdict, evidence = found
@@ -94,7 +97,7 @@ def _kv(window: Window, load: Load | None, sensors: Sensed | None) -> _Found:
     if not preempted and not (window.waiting >= 1 and usage >= _KV_FULL):
         return None
     text = (
-        f"{units.percent(usage)} of the KV cache was held, {units.count(preempted)} sequences were preempted, and "
+        f"{units.percent(usage)} of the KV cache was held, {units.count(preempted)} preemptions happened, and "
         f"{units.digits(window.waiting)} waited."
     )
     return "KV-bound", (text, _busy(window), _shares(load))

@@ -19,7 +19,7 @@ from firsttoken.machine.ceilings import MemoryCeiling, known_memory_ceiling
 from firsttoken.machine.gpu import Gpu, read_gpus
 from firsttoken.machine.gpu_ceilings import Ceilings, known_ceilings
 
-_UNMEASURED = "nobody has measured this machine within a month, and a server under load is no time for it"
+_UNMEASURED = "nobody has measured this machine within a month; run `firsttoken doctor ceilings` while it is idle."
 
 
 class Unmeasured(ConfigError):

@@ -58,7 +58,10 @@ def _idle(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | No
 
 
 def _undecided(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None) -> Remedy:
-    return Remedy("Name the model with --model-config and, for another machine, its rates with --memory-gb-s.")
+    return Remedy(
+        "Tell what is unknown: --model-config names the model, `firsttoken doctor ceilings` measures this machine, and "
+        "--gpu or --memory-gb-s give another's rates."
+    )
 
 
 def _throttled(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None) -> Remedy:
@@ -95,8 +98,9 @@ def _queue(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | N
 
 def _kv(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None) -> Remedy:
     engine, running = window.engine, window.running
-    if window.kv_in_8_bits:
-        return Remedy(f"Give the KV cache more memory ({_POOL[engine]}), or let fewer run ({_SLOTS[engine]}).")
+    if window.kv_in_8_bits or bounds.on_cpu:
+        flag = "--kv-cache-memory" if bounds.on_cpu else _POOL[engine]
+        return Remedy(f"Give the KV cache more memory ({flag}), or let fewer run ({_SLOTS[engine]}).")
     sequences = min(2 * running, running + window.waiting)
     gain = _more_sequences(finding, running, sequences, context=0.5)
     return Remedy(f"Keep the KV cache in 8 bits ({_FP8_CACHE[engine]}): twice the tokens fit.", gain, at_most=False)
@@ -124,10 +128,12 @@ def _compute(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed |
     if not window.added.looked_up and window.computed:
         flag = _CACHE_OFF[window.engine]
         return Remedy(f"Turn the prefix cache on (without {flag}): a prefix that comes again is not computed again.")
-    if window.engine != "firsttoken" and (bounds.weight_bits is None or bounds.weight_bits > _16_BITS):
-        gain = None if load is None or load.compute is None else load.seconds / load.predicted(compute=0.5)
-        text = f"Multiply in FP8 ({_FP8_WEIGHTS[window.engine]}), on cards from compute capability 8.9 on."
-        return Remedy(text, gain)
+    ceilings = bounds.ceilings
+    wide = bounds.weight_bits is None or bounds.weight_bits > _16_BITS
+    if window.engine != "firsttoken" and wide and ceilings is not None and ceilings.fp8_product and ceilings.product:
+        faster = ceilings.product / ceilings.fp8_product
+        gain = None if load is None or load.compute is None else load.seconds / load.predicted(compute=faster)
+        return Remedy(f"Multiply in FP8 ({_FP8_WEIGHTS[window.engine]}).", gain)
     hits = window.hit_rate or 0.0
     share = window.computed / max(1.0, window.computed + (window.added.generated or 0.0))
     if hits >= 0.5 or load is None or load.compute is None or share < 0.5:

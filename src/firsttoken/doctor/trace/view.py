@@ -38,7 +38,9 @@ def _table(*head: str) -> Table:
 def _time(finding: TraceFinding) -> Table:
     summary = finding.summary
     table = _table("", "a step" if finding.marked else "in all", "share")
-    rows = [("wall", summary.wall), ("busy", summary.busy), ("gaps", summary.wall - summary.busy)]
+    rest = "gaps" if finding.trace.on_gpu else "outside of them"
+    ran = "busy" if finding.trace.on_gpu else "in torch's ops"
+    rows = [("wall", summary.wall), (ran, summary.busy), (rest, summary.wall - summary.busy)]
     if finding.marked and finding.trace.on_gpu:
         rows += [("  between steps", summary.idle_between_steps), ("  within steps", summary.idle_within_steps)]
     for name, total in rows:
