@@ -50,7 +50,7 @@ def _vllm(samples: _Samples, prefix: str, at: float) -> Reading:
         waiting=total("num_requests_waiting") or 0.0,
         kv_usage=samples.mean(f"{prefix}kv_cache_usage_perc", f"{prefix}gpu_cache_usage_perc"),
         kv_tokens=_pool(cache, "num_gpu_blocks", "block_size"),
-        kv_in_8_bits=any("fp8" in labels.get("cache_dtype", "") for labels in cache),
+        kv_in_8_bits=any("fp8" in labels.get("cache_dtype", "").lower() for labels in cache),
         totals=Totals(
             generated=total("generation_tokens_total"),
             prompt=total("prompt_tokens_total"),
