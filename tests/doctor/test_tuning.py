@@ -98,6 +98,32 @@ def test_a_setting_that_a_card_lacks_is_not_proposed_and_refused_when_asked_for(
         planned(silent, tmp_path, Wishes(power_limit="300"))
 
 
+def test_a_card_that_cannot_be_opened_is_told_and_keeps_no_other_from_being_put_back(tmp_path: Path) -> None:
+    class Lost(H200):
+        def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+            if index == 0:
+                raise NVMLError("GPU is lost")
+            return index
+
+    with pytest.raises(ConfigError, match=r"Card 0 does not answer \(GPU is lost\)"):
+        planned(Lost(), tmp_path)
+    both = H200(cards=2)
+    apply(planned(both, tmp_path, Wishes(power_limit="500")), journal(tmp_path), nothing)
+    half = Lost(cards=2)
+    half.state = both.state
+    found = restore(journal(tmp_path), settings(half, tmp_path).find, forced=False)
+    assert [(one.entry.label, one.well) for one in found] == [
+        ("card 1: power limit", True),
+        ("card 0: power limit", False),
+    ]
+    assert [one["limit"] for one in half.state] == [500_000, 700_000]
+
+
+def test_a_driver_that_knows_no_persistence_still_takes_a_power_limit(tmp_path: Path) -> None:
+    nvml = H200(absent={"nvmlDeviceGetPersistenceMode"})
+    assert [one.knob.kind for one in planned(nvml, tmp_path, Wishes(power_limit="500"))] == ["power limit"]
+
+
 def test_applied_changes_are_verified_and_restored_in_reverse(tmp_path: Path) -> None:
     nvml, root, kept = H200(**LOW), cores(tmp_path), journal(tmp_path)
     told: list[str] = []

@@ -118,3 +118,7 @@ def test_a_card_that_cannot_be_opened_is_left_out() -> None:
             return index
 
     assert [card.index for card in read_cards(Lost(cards=2))] == [1]
+
+
+def test_a_driver_that_does_not_even_count_its_cards_has_none() -> None:
+    assert read_cards(H200(absent={"nvmlDeviceGetCount"})) == []

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from firsttoken.machine.kernel_files import read_file
+
 _T = TypeVar("_T")
 _COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 
@@ -60,11 +62,19 @@ def read_cards(nvml: Any, root: Path = Path("/")) -> list[CardState]:
 
     A card that cannot be opened is left out; a question that one does not answer is None.
     """
-    found = []
-    for index in range(nvml.nvmlDeviceGetCount()):
+    found: list[CardState] = []
+    for index in range(card_count(nvml)):
         with suppress(nvml.NVMLError):
             found.append(_read_card(nvml, index, nvml.nvmlDeviceGetHandleByIndex(index), root))
     return found
+
+
+def card_count(nvml: Any) -> int:
+    """How many cards the driver knows; 0 where it does not even tell that."""
+    try:
+        return int(nvml.nvmlDeviceGetCount())
+    except nvml.NVMLError:
+        return 0
 
 
 def read_link(nvml: Any, index: int) -> tuple[int, int] | None:
@@ -133,16 +143,8 @@ def _processes(found: Any, root: Path) -> tuple[CardProcess, ...] | None:
     if found is None:
         return None
     return tuple(
-        CardProcess(one.pid, _process_name(root, one.pid), None if not one.usedGpuMemory else int(one.usedGpuMemory))
-        for one in found
+        CardProcess(one.pid, read_file(root / f"proc/{one.pid}/comm"), one.usedGpuMemory or None) for one in found
     )
-
-
-def _process_name(root: Path, pid: int) -> str | None:
-    try:
-        return (root / f"proc/{pid}/comm").read_text(errors="replace").strip()
-    except OSError:
-        return None
 
 
 def _numa_node(root: Path, address: str | None) -> int | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from firsttoken.machine.kernel_files import read_file
+
 DRIVER_OF_CUDA = {12: 525, 13: 580}  # the oldest driver of each CUDA release line, as NVIDIA's release notes say
 
 _MODULES = ("nvidia", "nvidia_uvm", "nouveau", "nova_core")
@@ -48,13 +50,13 @@ def read_driver(nvml: Any | None, trouble: str | None = None, root: Path = Path(
             cuda = f"{number // 1000}.{number % 1000 // 10}"
         except nvml.NVMLError as error:
             trouble = str(error)
-    loaded = {line.split(" ", 1)[0] for line in (_read(root / "proc/modules") or "").splitlines()}
+    loaded = {line.split(" ", 1)[0] for line in (read_file(root / "proc/modules") or "").splitlines()}
     return Driver(
         version=version,
         cuda=cuda,
         trouble=trouble,
         modules=tuple(name for name in _MODULES if name in loaded),
-        module_version=_read(root / "sys/module/nvidia/version"),
+        module_version=read_file(root / "sys/module/nvidia/version"),
         on_bus=tuple(_cards_on_bus(root / "sys/bus/pci/devices")),
     )
 
@@ -63,15 +65,8 @@ def _cards_on_bus(devices: Path) -> list[str]:
     return sorted(
         device.name
         for device in devices.glob("*")
-        if _read(device / "vendor") == _NVIDIA and (_read(device / "class") or "").startswith(_DISPLAY)
+        if read_file(device / "vendor") == _NVIDIA and (read_file(device / "class") or "").startswith(_DISPLAY)
     )
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None
 
 
 def _text(value: str | bytes) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firsttoken.machine.host import own_groups, read_host
+from firsttoken.machine.kernel_files import pressure, read_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ def read_memory(root: Path = Path("/")) -> Memory:
         available=host.memory_available,
         swap_total=swap,
         swap_used=None if swap is None or free is None else swap - free,
-        waiting_percent=_pressure(proc / "pressure/memory"),
+        waiting_percent=pressure(proc / "pressure/memory"),
         killed=_killed(proc, cgroup),
         huge_pages=_chosen(root / "sys/kernel/mm/transparent_hugepage/enabled"),
         nodes=_nodes(root / "sys/devices/system/node"),
@@ -52,20 +53,14 @@ def core_list(text: str) -> tuple[int, ...]:
 
 def _fields(path: Path) -> dict[str, int]:
     """Bytes by name."""
-    lines = (line.split() for line in (_read(path) or "").splitlines())
+    lines = (line.split() for line in (read_file(path) or "").splitlines())
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3}
-
-
-def _pressure(path: Path) -> float | None:
-    for line in (_read(path) or "").splitlines():
-        if line.startswith("some"):
-            return float(dict(pair.split("=") for pair in line.split()[1:])["avg10"])
-    return None
 
 
 def _killed(proc: Path, cgroup: Path) -> int | None:
     for folder in own_groups(proc, cgroup):
-        for line in (_read(folder / "memory.events") or _read(folder / "memory.oom_control") or "").splitlines():
+        text = read_file(folder / "memory.events") or read_file(folder / "memory.oom_control") or ""
+        for line in text.splitlines():
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return None
@@ -73,19 +68,12 @@ def _killed(proc: Path, cgroup: Path) -> int | None:
 
 def _chosen(path: Path) -> str | None:
     """The word in brackets: "always [madvise] never"."""
-    text = _read(path) or ""
+    text = read_file(path) or ""
     return text[text.index("[") + 1 : text.index("]")] if "[" in text else None
 
 
 def _nodes(folder: Path) -> dict[int, tuple[int, ...]]:
     return {
-        int(node.name.removeprefix("node")): core_list(_read(node / "cpulist") or "")
+        int(node.name.removeprefix("node")): core_list(read_file(node / "cpulist") or "")
         for node in sorted(folder.glob("node[0-9]*"))
     }
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from firsttoken.machine.host import own_groups, read_host
+from firsttoken.machine.kernel_files import pressure, read_file
 
 _WIDE = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "asimddp", "i8mm")
 
@@ -34,7 +35,7 @@ def read_processor(root: Path = Path("/")) -> Processor:
     policies = sorted((root / "sys/devices/system/cpu/cpufreq").glob("policy*"))
     fields = _first_core(proc / "cpuinfo")
     flags = set((fields.get("flags") or fields.get("Features") or "").split())
-    drivers = [name for policy in policies if (name := _read(policy / "scaling_driver"))]
+    drivers = [name for policy in policies if (name := read_file(policy / "scaling_driver"))]
     return Processor(
         name=fields.get("model name"),
         instructions=tuple(name for name in _WIDE if name in flags),
@@ -45,42 +46,26 @@ def read_processor(root: Path = Path("/")) -> Processor:
         governors=_count(policies, "scaling_governor"),
         scaling_driver=drivers[0] if drivers else None,
         preferences=_count(policies, "energy_performance_preference"),
-        waiting_percent=_pressure(proc / "pressure/cpu"),
+        waiting_percent=pressure(proc / "pressure/cpu"),
     )
 
 
 def _first_core(path: Path) -> dict[str, str]:
-    text = (_read(path) or "").split("\n\n", 1)[0]
+    text = (read_file(path) or "").split("\n\n", 1)[0]
     pairs = (line.partition(":") for line in text.splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _count(policies: list[Path], name: str) -> dict[str, int]:
-    return dict(Counter(value for policy in policies if (value := _read(policy / name))))
+    return dict(Counter(value for policy in policies if (value := read_file(policy / name))))
 
 
 def _throttled(proc: Path, cgroup: Path) -> float | None:
     """Of the innermost group that has a quota's statistics."""
     for folder in own_groups(proc, cgroup):
-        lines = (_read(folder / "cpu.stat") or "").splitlines()
+        lines = (read_file(folder / "cpu.stat") or "").splitlines()
         pairs = dict(line.split() for line in lines if len(line.split()) == 2)
         periods = int(pairs.get("nr_periods", 0))
         if periods:
             return int(pairs.get("nr_throttled", 0)) / periods
     return None
-
-
-def _pressure(path: Path) -> float | None:
-    """`avg10` of the line "some" of the kernel's pressure file."""
-    for line in (_read(path) or "").splitlines():
-        kind, *pairs = line.split()
-        if kind == "some":
-            return float(dict(pair.split("=") for pair in pairs)["avg10"])
-    return None
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None

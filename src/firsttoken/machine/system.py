@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from firsttoken.machine.kernel_files import read_file
+
 _LISTENS = "0A"  # of a socket's states in /proc/net/tcp
 
 
@@ -29,9 +31,9 @@ def read_system(ports: Sequence[int], root: Path = Path("/")) -> System:
     """Reads /proc, /sys and /dev below `root`; `ports` are those that servers would listen on."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return System(
-        kernel=_read(root / "proc/sys/kernel/osrelease"),
+        kernel=read_file(root / "proc/sys/kernel/osrelease"),
         container=_container(root),
-        virtual=" hypervisor" in (_read(root / "proc/cpuinfo") or ""),
+        virtual=" hypervisor" in (read_file(root / "proc/cpuinfo") or ""),
         files_soft=None if soft == resource.RLIM_INFINITY else soft,
         files_hard=None if hard == resource.RLIM_INFINITY else hard,
         shared_memory=_size(root / "dev/shm"),
@@ -47,7 +49,7 @@ def _container(root: Path) -> str | None:
         return "docker"
     if (root / "run/.containerenv").exists():
         return "podman"
-    groups = _read(root / "proc/1/cgroup") or ""
+    groups = read_file(root / "proc/1/cgroup") or ""
     for word, name in (("kubepods", "kubernetes"), ("docker", "docker"), ("lxc", "lxc"), ("containerd", "containerd")):
         if word in groups:
             return name
@@ -58,7 +60,7 @@ def _listening(root: Path) -> dict[int, str]:
     """Port: its socket's inode, over both versions of IP."""
     found: dict[int, str] = {}
     for name in ("tcp6", "tcp"):
-        for line in (_read(root / "proc/net" / name) or "").splitlines()[1:]:
+        for line in (read_file(root / "proc/net" / name) or "").splitlines()[1:]:
             words = line.split()
             if len(words) > 9 and words[3] == _LISTENS:
                 found[int(words[1].rpartition(":")[2], 16)] = words[9]
@@ -71,7 +73,7 @@ def _owner(inode: str, root: Path) -> str | None:
     for process in (root / "proc").glob("[0-9]*"):
         try:
             if any(str(link.readlink()) == target for link in (process / "fd").iterdir()):
-                return f"{_read(process / 'comm')}, process {process.name}"
+                return f"{read_file(process / 'comm')}, process {process.name}"
         except OSError:
             continue
     return None
@@ -80,12 +82,5 @@ def _owner(inode: str, root: Path) -> str | None:
 def _size(folder: Path) -> int | None:
     try:
         return shutil.disk_usage(folder).total
-    except OSError:
-        return None
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip()
     except OSError:
         return None

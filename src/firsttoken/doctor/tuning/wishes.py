@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from firsttoken.doctor.tuning.card_knobs import FREE, ClockLock, Persistence, Po
 from firsttoken.doctor.tuning.governor_knob import governors
 from firsttoken.doctor.tuning.knob import Knob
 from firsttoken.errors import ConfigError
+from firsttoken.machine.card_state import card_count
 from firsttoken.machine.processor import Processor
 
 
@@ -44,22 +46,20 @@ class Settings:
 
     def __init__(self, nvml: Any | None, is_root: bool, root: Path = Path("/")) -> None:
         self._nvml, self._is_root, self._root = nvml, is_root, root
-        self.cards: int = 0 if nvml is None else nvml.nvmlDeviceGetCount()
+        self.cards = 0 if nvml is None else card_count(nvml)
 
     def find(self, kind: str, target: str) -> Knob | None:
         """The knob that a journal names, None where it is gone."""
         everything: list[Knob] = [*governors(self._root)]
-        everything += [knob for card in range(self.cards) for knob in self.of_card(card)]
+        for card in range(self.cards):
+            with suppress(OSError):  # a card that cannot be opened must not keep the others from being put back
+                everything += self.of_card(card)
         return next((knob for knob in everything if (knob.kind, knob.target) == (kind, target)), None)
 
     def of_card(self, index: int) -> tuple[Persistence, PowerLimit, ClockLock]:
         """In the order in which they must be set: without persistence a card forgets the others. Raises OSError."""
-        kinds = (Persistence, PowerLimit, ClockLock)
-        first, second, third = (kind(self._nvml, index, self._is_root) for kind in kinds)
-        assert isinstance(first, Persistence)
-        assert isinstance(second, PowerLimit)
-        assert isinstance(third, ClockLock)
-        return first, second, third
+        which = (self._nvml, index, self._is_root)
+        return Persistence(*which), PowerLimit(*which), ClockLock(*which)
 
     def plan(self, wishes: Wishes, processor: Processor) -> list[Change]:
         """What differs from now, in the order in which it must be set. Raises ConfigError, in a sentence, for a value
@@ -71,7 +71,10 @@ class Settings:
             raise ConfigError("There is no NVIDIA card here to change; only --governor could be.")
         wanted: list[tuple[Knob, str]] = []
         for index in wishes.cards or range(self.cards):
-            wanted += self._of_card(index, wishes) if wishes.any else self._proposed(index)
+            try:
+                wanted += self._of_card(index, wishes) if wishes.any else self._proposed(index)
+            except OSError as error:
+                raise ConfigError(f"Card {index} does not answer ({error}); see `firsttoken doctor`.") from None
         wanted += self._governors(wishes, processor)
         return [_change(knob, after) for knob, after in wanted if _now(knob) != after]
 
@@ -85,15 +88,14 @@ class Settings:
             found.append((clock, FREE if wishes.clocks == "free" else span))
         if wishes.persistence is not None:
             return [(persistence, "on" if wishes.persistence else "off"), *found]
-        return [(persistence, "on"), *found] if found else found
+        return [(persistence, "on"), *found] if found and _now(persistence) is not None else found
 
     def _proposed(self, index: int) -> list[tuple[Knob, str]]:
         persistence, power, _ = self.of_card(index)
         found: list[tuple[Knob, str]] = []
         if _now(persistence) is not None:
             found.append((persistence, "on"))
-        now, default = _now(power), None if _now(power) is None else power.default()
-        if now is not None and default is not None and int(now) < int(default):
+        if (now := _now(power)) is not None and int(now) < int(default := power.default()):
             found.append((power, default))
         return found
 
