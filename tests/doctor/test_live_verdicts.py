@@ -253,6 +253,7 @@ def test_vllms_own_estimates_need_no_config() -> None:
     assert found.finding.verdict == "memory-bound"
     assert load is not None
     assert load.memory_share == pytest.approx((COSTS.weight_bytes + 600 * COSTS.kv_bytes_per_token) / 4.41e12 / 0.00359)
+    assert found.remedy.gain is None  # how much of it the weights are is not known
 
 
 @pytest.mark.parametrize(("running", "verdict"), [(4.0, "memory-bound"), (400.0, "compute-bound")])
