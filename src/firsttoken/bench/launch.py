@@ -49,7 +49,7 @@ class LaunchedServer:
             self.check()
             if time.monotonic() - self.started > timeout:
                 raise Unavailable(
-                    f"the launched server was not ready after {timeout:g} s; its log's last line: {self._last_line()} "
+                    f"the launched server was not ready after {timeout:g} s; its log's last line: {self.last_line()} "
                     f"(all of it in {self.log}); a longer wait is --ready-timeout"
                 )
             time.sleep(_POLL)
@@ -60,8 +60,12 @@ class LaunchedServer:
         if code is not None:
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
             raise Unavailable(
-                f"the launched server ended {how}; its log's last line: {self._last_line()} (all of it in {self.log})"
+                f"the launched server ended {how}; its log's last line: {self.last_line()} (all of it in {self.log})"
             )
+
+    def wait(self, timeout: float) -> int:
+        """The exit code of a command that ends by itself. Raises subprocess.TimeoutExpired."""
+        return self._process.wait(timeout)
 
     def stop(self) -> None:
         """TERM to the whole group, KILL to what is left after `patience`; returns when nobody is left."""
@@ -90,7 +94,8 @@ class LaunchedServer:
             time.sleep(_POLL)
         return False
 
-    def _last_line(self) -> str:
+    def last_line(self) -> str:
+        """What its log says last."""
         with self.log.open("rb") as stream:
             stream.seek(max(0, self.log.stat().st_size - 4096))
             lines = stream.read().decode("utf-8", "replace").split("\n")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 from firsttoken.bench import figures, units, words
 from firsttoken.bench.folded_checks import fold
 from firsttoken.bench.records import RunResult, Sample, ScenarioResult
+from firsttoken.bench.report_page import html_page, page_head
 from firsttoken.bench.report_parts import (
     definitions,
     figure,
@@ -29,8 +29,6 @@ from firsttoken.bench.report_provenance import provenance
 from firsttoken.bench.report_sensors import sensor_section
 from firsttoken.bench.table import why_no_ceilings
 from firsttoken.bench.words import Words
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 _VERDICTS = {
     "ok": Words("Every self-check passed.", "全部自检通过。"),
@@ -47,9 +45,6 @@ def write_report(path: Path, result: RunResult) -> None:
 
 def render(result: RunResult) -> str:
     """The whole page."""
-    page = files("firsttoken.bench") / "page"
-    style, script = (page / "style.css").read_text("utf-8"), (page / "script.js").read_text("utf-8")
-    title = escape(f"{result.model or 'model'} · firsttoken bench")
     body = "".join(
         [
             _head(result),
@@ -70,12 +65,7 @@ def render(result: RunResult) -> str:
             provenance(result),
         ]
     )
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
-        f"<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}</main>\n<script>\n{script}</script>\n</body>\n</html>\n"
-    )
+    return html_page(f"{result.model or 'model'} · firsttoken bench", body)
 
 
 def _head(result: RunResult) -> str:
@@ -90,13 +80,7 @@ def _head(result: RunResult) -> str:
         facts.append((Words("Launch to ready", "启动到就绪"), units.seconds(result.ready_seconds)))
     if result.server.max_model_len:
         facts.append((Words("Context", "上下文"), f"{result.server.max_model_len:,} tokens"))
-    items = "".join(f"<li>{name.html} <b>{escape(value)}</b></li>" for name, value in facts if value)
-    return (
-        f'<div class="top"><div><h1>{escape(result.model or "?")}</h1><ul class="facts">{items}</ul></div>'
-        '<div class="languages" role="group" aria-label="Language / 语言">'
-        '<button type="button" data-language="en">English</button>'
-        '<button type="button" data-language="zh" lang="zh">中文</button></div></div>\n'
-    )
+    return page_head(result.model or "?", facts)
 
 
 def _verdict(result: RunResult) -> str:

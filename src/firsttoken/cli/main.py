@@ -19,6 +19,7 @@ COMMANDS = {
     "ui": ("firsttoken.cli.ui", "ui", "Open a chat page for your browser."),
     "pull": ("firsttoken.cli.pull", "pull", "Download a model, or finish a download that was cut."),
     "bench": ("firsttoken.cli.bench", "bench", "Measure any OpenAI-compatible server, and compare runs."),
+    "tune": ("firsttoken.cli.tune", "tune", "Keep only the settings that a measurement says help here."),
     "doctor": ("firsttoken.cli.doctor", "doctor", "Say whether a model will run fast here, and if not, why."),
     "fit": ("firsttoken.cli.fit", "fit", "Say what a model needs on a card, what fits, and how fast it will be."),
     "lint": ("firsttoken.cli.lint", "lint", "Check launch commands of vLLM, SGLang and firsttoken, and their like."),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,7 +28,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     command: str  # the template
     model: str
     workload: dict[str, Any]
-    objective: str
+    objective: Literal["tpot", "ttft_p99", "throughput", "goodput"]
     slo: dict[str, float]
     slo_share: float
     baseline: dict[str, Any]
@@ -97,6 +97,18 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+
+def seed_of(path: Path) -> int:
+    """The seed of a session that is to be resumed. Raises ConfigError where there is none."""
+    try:
+        with path.open("rb") as file:
+            plan = msgspec.json.decode(file.readline(), type=_Line).plan
+    except (OSError, msgspec.MsgspecError):
+        plan = None
+    if plan is None:
+        raise ConfigError(f"{path.parent} holds no session to resume: leave --resume out to begin one.")
+    return plan.seed
 
 
 def _encode(line: _Line) -> bytes:

@@ -30,16 +30,12 @@ def apply(changes: Sequence[Change], journal: Journal, done: Callable[[Change], 
     if not same_boot:
         earlier = []  # what they changed, the restart has undone
     journal.write(merged(earlier, changes))
-    made: list[Change] = []
+    begun: list[Change] = []
     for change in changes:
-        try:
-            change.knob.write(change.after)
-            made.append(change)
-            problem = change.knob.problem(change.after)
-        except OSError as error:
-            problem = str(error)
+        begun.append(change)
+        problem = _make(change)
         if problem is not None:
-            restored = put_back([_entry(one) for one in made], _finder(made), forced=True)
+            restored = put_back([_entry(one) for one in begun], _finder(begun), forced=True)
             failed = {(one.entry.kind, one.entry.target) for one in restored if not one.well}
             left = [one for one in changes if (one.knob.kind, one.knob.target) in failed]
             journal.write(merged(earlier, left))
@@ -56,6 +52,15 @@ def merged(earlier: Sequence[Entry], changes: Sequence[Change]) -> list[Entry]:
         before = fresh.before if known is None else known.before
         entries[fresh.kind, fresh.target] = Entry(fresh.kind, fresh.target, fresh.label, before, fresh.after)
     return list(entries.values())
+
+
+def _make(change: Change) -> str | None:
+    """Why it did not work, None where it did."""
+    try:
+        change.knob.write(change.after)
+        return change.knob.problem(change.after)
+    except OSError as error:
+        return str(error)
 
 
 def _entry(change: Change) -> Entry:

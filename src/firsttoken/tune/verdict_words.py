@@ -1,0 +1,43 @@
+"""A session's answer in one sentence, English and Chinese."""
+
+from __future__ import annotations
+
+from firsttoken.bench.words import Words
+from firsttoken.tune.objective import FIGURES, OBJECTIVES
+from firsttoken.tune.records import Gain, Tuned
+
+
+def percent(gain: float) -> str:
+    """+3.1 %, and 0 without a sign."""
+    return "0 %" if abs(gain) < 0.0005 else f"{gain:+.1%}".replace("%", " %")
+
+
+def interval(found: Gain) -> str:
+    low = percent(found.low) if found.low is not None else "–"
+    high = percent(found.high) if found.high is not None else "–"
+    return f"{low} … {high}"
+
+
+def objective_name(tuned: Tuned) -> Words:
+    return next(
+        (FIGURES[one].name for one in OBJECTIVES if one == tuned.objective), Words(tuned.objective, tuned.objective)
+    )
+
+
+def answer(tuned: Tuned) -> Words:
+    """What to do."""
+    if tuned.changed and tuned.fresh is not None:
+        what, gain = ", ".join(tuned.changed), percent(tuned.fresh.gain)
+        name = objective_name(tuned)
+        return Words(
+            f"Change {what}: {name.en} is {gain} better on fresh runs (95 %: {interval(tuned.fresh)}).",
+            f"请修改 {what}：在全新的运行中，{name.zh}改善 {gain}（95 % 区间：{interval(tuned.fresh)}）。",
+        )
+    if any(row.verdict is not None for row in tuned.rows):
+        left = f"{max(tuned.best_left, 0):.1%}".replace("%", " %")
+        return Words(
+            f"Keep your settings: nothing that was tried is shown to be better. At most {left} may be left in any one "
+            f"value. {tuned.why_none}",
+            f"保持现有设置：没有哪个尝试过的取值被证明更好。任何单个取值最多还可能有 {left} 的提升。",
+        )
+    return Words("Nothing could be tried here.", "这里没有可以尝试的设置。")

@@ -1,0 +1,98 @@
+"""A session's page, table and files."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.tune.made_up_session import made_up
+
+from firsttoken.errors import ConfigError
+from firsttoken.tune.outputs import write_outputs
+from firsttoken.tune.records import load
+from firsttoken.tune.report import render
+from firsttoken.tune.table import print_tuned
+from firsttoken.tune.verdict_words import answer
+
+
+class Page(HTMLParser):
+    """Notes what is loaded from elsewhere, and whether every tag is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [
+            value or "" for name, value in attrs if name in ("src", "href") and not (value or "").startswith("#")
+        ]
+        if tag not in ("meta", "br", "rect", "line", "circle", "path"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("rect", "line", "circle", "path"):
+            return
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_tells_everything_in_both_languages_and_loads_nothing() -> None:
+    page = Page()
+    page.feed(render(made_up()))
+    assert page.open == []
+    assert page.loads == []
+    for text in (
+        "Change quantization = fp8: TPOT, median is +43.0 % better on fresh runs",
+        "请修改 quantization = fp8",
+        "--max-num-seqs 256 --quantization fp8",
+        "Before and after",
+        "逐项结果",
+        "cannot matter here: a step reads 99% of the bytes",
+        "its answers are not as good",
+        "differed by 1.1 % here",
+        "1 of 1 said rightly",
+        "<out of memory>",  # as text
+    ):
+        assert text in page.text
+
+
+def test_what_came_from_outside_is_escaped() -> None:
+    page = render(made_up())
+    assert "<out of memory>" not in page
+    assert "&lt;b&gt;at most&lt;/b&gt;" in page
+
+
+def test_a_session_that_keeps_nothing_says_how_much_may_be_left() -> None:
+    tuned = made_up(kept=False)
+    assert answer(tuned).en.startswith(
+        "Keep your settings: nothing that was tried is shown to be better. At most 1.8 %"
+    )
+    assert "保持现有设置" in render(tuned)
+    assert "Before and after" not in render(tuned)
+
+
+def test_the_files_are_written_and_read_again(tmp_path: Path) -> None:
+    tuned = made_up()
+    written = write_outputs(tmp_path, tuned)
+    assert [path.name for path in written] == ["config.toml", "report.html", "result.json"]
+    assert load(tmp_path / "result.json") == tuned
+    assert (tmp_path / "config.toml").read_text() == tuned.config
+    with pytest.raises(ConfigError, match="no finished session"):
+        load(tmp_path / "elsewhere" / "result.json")
+
+
+def test_the_table_shows_each_knob_and_the_answer() -> None:
+    console = Console(record=True, width=140, file=open("/dev/null", "w"))  # noqa: SIM115
+    print_tuned(console, made_up())
+    console.file.close()
+    text = console.export_text()
+    assert re.search(r"quantization = fp8\s+helps\s+\+41.0 %\s+\+40.0 % … \+42.2 %\s+\+49.2 %\s+kept", text)
+    assert "quantization = int4: its answers are not as good" in text
+    assert "Change quantization = fp8" in text
