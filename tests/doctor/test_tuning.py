@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -318,3 +321,29 @@ def test_no_card_is_ever_reset() -> None:
     source = Path(__file__).parents[2] / "src/firsttoken/doctor/tuning"
     called = {name for file in source.glob("*.py") for name in re.findall(r"nvmlDevice\w+", file.read_text())}
     assert {name for name in called if "Reset" in name} == {"nvmlDeviceResetGpuLockedClocks"}, "that unlocks clocks"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from firsttoken.doctor.tuning.apply import apply
+from firsttoken.doctor.tuning.wishes import Wishes
+from tests.doctor.good_machine import PROCESSOR
+from tests.doctor.tuned_machine import journal, settings
+
+root = Path(sys.argv[1])
+changes = settings(None, root).plan(Wishes(governor="performance"), PROCESSOR)
+with journal(root).held():
+    apply(changes, journal(root), lambda change: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+def test_a_process_killed_after_its_first_change_is_undone_by_a_restore_in_another(tmp_path: Path) -> None:
+    root = cores(tmp_path)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(root)], cwd=Path(__file__).parents[2], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert (governor(root, 0), governor(root, 1)) == ("performance", "powersave")
+    with journal(root).held():  # the lock died with its holder
+        found = restore(journal(root), settings(None, root).find, forced=False)
+    assert [one.text for one in found] == ["is powersave, as before", "is back at powersave"]
+    assert (governor(root, 0), governor(root, 1)) == ("powersave", "powersave")

@@ -68,7 +68,7 @@ def check_limits(card: CardReadings) -> Finding:
 
 def check_heat(card: CardReadings) -> Finding:
     why = (
-        "At the slowdown temperature the card halves its clocks; two seconds of load only show one that is hot already."
+        "At the slowdown temperature the card lowers its clocks; two seconds of load only show one that is hot already."
     )
     load, limit = card.under_load, card.state.slowdown_c
     if load is None or load.temperature_c is None:

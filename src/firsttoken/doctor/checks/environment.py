@@ -55,7 +55,9 @@ KNOWN = (
         lambda value: value == "1",
     ),
     Variable("CUDA_CACHE_DISABLE", "warn", "Kernels that the driver compiles are compiled again at each start."),
-    Variable("CUDA_FORCE_PTX_JIT", "warn", "The driver compiles all kernels anew: starts take minutes."),
+    Variable(
+        "CUDA_FORCE_PTX_JIT", "warn", "The driver compiles all kernels anew instead of taking those in the libraries."
+    ),
     Variable(
         "CUDA_MODULE_LOADING",
         "warn",
@@ -66,7 +68,7 @@ KNOWN = (
     Variable(
         "PYTORCH_NO_CUDA_MEMORY_CACHING", "bad", "Each tensor is allocated by the driver, which waits for the card."
     ),
-    Variable("TRITON_INTERPRET", "bad", "Kernels run as Python on the host, thousands of times slower."),
+    Variable("TRITON_INTERPRET", "bad", "Kernels run as Python on the host instead of on the card."),
     Variable("TRITON_ALWAYS_COMPILE", "warn", "Kernels are compiled again at each start."),
     Variable(
         "NVIDIA_TF32_OVERRIDE",
@@ -95,7 +97,7 @@ KNOWN = (
         "Look whether it is meant.",
     ),
     Variable("PYTHONDEVMODE", "warn", "Python checks itself at every step: the server's loop slows down."),
-    Variable("PYTHONASYNCIODEBUG", "warn", "Each coroutine is traced: HTTP becomes several times slower."),
+    Variable("PYTHONASYNCIODEBUG", "warn", "Each coroutine is traced, and HTTP slows down."),
     Variable("PYTHONTRACEMALLOC", "warn", "Each allocation of Python's is recorded."),
     Variable(
         "FIRSTTOKEN_CPU_ARCH",

@@ -41,7 +41,7 @@ def check_free(memory: Memory, has_card: bool) -> Finding:
 
 
 def check_swap(memory: Memory) -> Finding:
-    why = "A page of a server that was swapped out comes back in milliseconds, not nanoseconds: single tokens stall."
+    why = "A page of a server that was swapped out must come back from a disk: single tokens stall."
     if memory.swap_used is None or memory.swap_total is None:
         return Finding(_AREA, "swap", "unread", "the system does not tell", why)
     if memory.swap_total == 0:

@@ -42,7 +42,9 @@ def check_cores(processor: Processor, has_card: bool) -> Finding:
 
 
 def check_quota(processor: Processor) -> Finding:
-    why = "A container that has used its quota stands still for the rest of each period: gaps of tens of milliseconds."
+    why = (
+        "A container that has used its quota stands still for the rest of the period, 100 ms by default: tokens stall."
+    )
     share = processor.throttled_share
     if share is None:
         return Finding(_AREA, "CPU quota", "ok", "none", why)
