@@ -54,6 +54,12 @@ def test_a_wish_that_cannot_be_is_one_sentence(words: tuple[str, ...]) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_an_option_of_the_checks_before_a_command_is_refused() -> None:
+    done = run("--json", "restore")
+    assert done.returncode == 2
+    assert "--json belongs to the checks; write it after restore, if that has it." in done.stderr
+
+
 def test_every_name_that_is_asked_of_nvml_is_in_its_package() -> None:
     source = Path(firsttoken.__file__).parent
     names = {

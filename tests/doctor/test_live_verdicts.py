@@ -12,6 +12,7 @@ from firsttoken.doctor.live.reading import window
 from firsttoken.doctor.live.sensed import Sensed
 from firsttoken.doctor.live.work import Bounds
 from firsttoken.machine.gpu_ceilings import Ceilings
+from firsttoken.machine.gpu_sensors import GpuLimits
 from tests.doctor.scripted_metrics import BOUNDS, COSTS, H200, Scripted
 
 
@@ -19,9 +20,20 @@ def diagnosed(server: Scripted, bounds: Bounds = BOUNDS, sensors: Sensed | None 
     return diagnose(window([read_metrics(server.text(t), at=t) for t in (0.0, 5.0, 10.0)]), bounds, sensors)
 
 
-FINE = Sensed(kernels=0.98, sm_clock_mhz=1980, max_sm_clock_mhz=1980, power_w=420, temperature_c=50, held_back={})
+LIMITS = GpuLimits(max_sm_clock_mhz=1980, power_limit_w=700, power_default_w=700)
+FINE = Sensed(kernels=0.98, sm_clock_mhz=1980, limits=LIMITS, power_w=420, temperature_c=50)
 HOT = replace(FINE, sm_clock_mhz=1200, temperature_c=87, held_back={"hardware thermal slowdown": 0.9})
-CAPPED = replace(FINE, sm_clock_mhz=1100, power_w=350, held_back={"software power cap": 1.0})
+CAPPED = replace(
+    FINE,
+    sm_clock_mhz=1600,
+    power_w=398,
+    limits=replace(LIMITS, power_limit_w=400),
+    held_back={"software power cap": 1.0},
+)
+# As the H200 itself was read, at its default limit.
+READ_AT_ONE = replace(FINE, kernels=1.0, sm_clock_mhz=1972, power_w=620, held_back={"software power cap": 0.5})
+READ_AT_32K = replace(FINE, kernels=0.96, sm_clock_mhz=1830, power_w=657, held_back={"software power cap": 0.71})
+READ_AT_256 = replace(FINE, kernels=1.0, sm_clock_mhz=1753, power_w=685, held_back={"software power cap": 1.0})
 
 # Times of steps are those that were measured on the H200, or what such a fault makes of them.
 PLANTED = {
@@ -111,6 +123,36 @@ def test_the_planted_bottleneck_is_named_with_evidence_and_a_change(name: str) -
     assert found.finding.verdict == verdict, found.finding.evidence
     assert any(char.isdigit() for char in found.finding.evidence[0])
     assert found.remedy.change
+
+
+@pytest.mark.parametrize(
+    ("server", "sensors", "verdict"),
+    [
+        (Scripted(engine="firsttoken", step_s=0.00219, context=160), READ_AT_ONE, "memory-bound"),
+        (Scripted(engine="firsttoken", step_s=0.00583, running=64, context=640), FINE, "memory-bound"),
+        (
+            Scripted(engine="firsttoken", step_s=0.943, prompts_per_s=1.06, prompt_tokens=32768, context=32768),
+            READ_AT_32K,
+            "compute-bound",
+        ),
+        (
+            Scripted(
+                engine="firsttoken",
+                step_s=0.0172,
+                running=256,
+                context=640,
+                prompts_per_s=54,
+                prompt_tokens=512,
+            ),
+            READ_AT_256,
+            "memory-bound",  # by a hair, as the benchmark said: beside each token two of a prompt are computed
+        ),
+    ],
+)
+def test_what_an_h200_did_at_its_default_power_limit_is_no_throttling(
+    server: Scripted, sensors: Sensed, verdict: str
+) -> None:
+    assert diagnosed(server, sensors=sensors).finding.verdict == verdict
 
 
 def test_a_step_that_reads_weights_gains_what_half_of_them_would_save() -> None:
@@ -211,6 +253,7 @@ def test_vllms_own_estimates_need_no_config() -> None:
     assert found.finding.verdict == "memory-bound"
     assert load is not None
     assert load.memory_share == pytest.approx((COSTS.weight_bytes + 600 * COSTS.kv_bytes_per_token) / 4.41e12 / 0.00359)
+    assert found.remedy.gain is None  # how much of it the weights are is not known
 
 
 @pytest.mark.parametrize(("running", "verdict"), [(4.0, "memory-bound"), (400.0, "compute-bound")])

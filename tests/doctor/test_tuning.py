@@ -257,12 +257,21 @@ def test_after_a_restart_of_the_machine_old_values_are_no_longer_those_before(tm
     assert again.state[0]["limit"] == 650_000
 
 
-def test_after_a_restart_of_the_machine_a_lock_is_left_to_whoever_set_it(tmp_path: Path) -> None:
-    apply(planned(H200(), tmp_path, Wishes(clocks="1200")), journal(tmp_path), nothing)
+def test_after_a_restart_of_the_machine_settings_are_left_to_whoever_made_them(tmp_path: Path) -> None:
+    apply(planned(H200(**LOW), tmp_path, Wishes(power_limit="500", clocks="1200")), journal(tmp_path), nothing)
     again = H200(lock=(900, 900))
-    [found] = restore(journal(tmp_path, "boot 2"), settings(again, tmp_path).find, forced=False)
-    assert (found.well, found.text) == (True, "was given up by the machine's restart")
+    found = restore(journal(tmp_path, "boot 2"), settings(again, tmp_path).find, forced=False)
+    assert {(one.well, one.text) for one in found} == {(True, "was given up by the machine's restart")}
     assert again.changes == []
+    assert not journal(tmp_path).path.exists()
+
+
+def test_a_refused_lock_leaves_nothing_to_put_back(tmp_path: Path) -> None:
+    nvml = H200(absent={"nvmlDeviceSetGpuLockedClocks", "nvmlDeviceResetGpuLockedClocks"}, **LOW)
+    with pytest.raises(ApplyFailed, match="clock lock could not be changed: Not Supported"):
+        apply(planned(nvml, tmp_path, Wishes(clocks="1200")), journal(tmp_path), nothing)
+    assert nvml.state[0]["persistence"] == 0
+    assert not journal(tmp_path).path.exists()
 
 
 def test_what_somebody_else_changed_since_is_left_alone_unless_forced(tmp_path: Path) -> None:

@@ -26,14 +26,21 @@ from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
+from firsttoken.kernels.gpu.widen import fp8_rows_kernel, widen_kernel
 from firsttoken.kernels.plan import CHUNK_TILE, LONG_CHUNK_TILE
 
 FLOAT32 = {"cos", "sin", "partial", "partial_ml", "logits", "best_value"}
 INT32 = {"inputs", "contexts", "table_rows", "tables", "parts", "arrivals", "tiles", "best_id"}
 INT64 = {"token_ids", "last_ids", "rope_rows", "slots"}
 SCALARS = {"eps": "fp32", "scale": "fp32"}
+DENSE = {"FORM": 0, "GROUP": 0, "ROWS": 1, "ZERO": 0}
+QUANTISED = {
+    "fp8-128x128": {"FORM": 3, "GROUP": 128, "ROWS": 128, "ZERO": 0},
+    "int4-128-points": {"FORM": 1, "GROUP": 128, "ROWS": 1, "ZERO": 1},
+}
 NUMBERS = {
     "M",
+    "N",
     "stride",
     "table_width",
     "tile_count",
@@ -93,6 +100,7 @@ def main(capability: int, shared_kib: int) -> None:
                 "RESIDUAL": op == "linear_add",
                 "BIAS": True,
                 "PDL": pdl,
+                **DENSE,
             }
             if launch.form == "matvec":
                 used = build(matvec_kernel, target, launch.warps, flags | {"M": rows, "AHEAD": launch.ahead})
@@ -102,6 +110,25 @@ def main(capability: int, shared_kib: int) -> None:
             else:
                 continue
             print(launch.form, f"{op}-{rows}", used)
+    for kind, rows in itertools.product(QUANTISED, (1, 64)):
+        # gate and up: it holds two weight tiles at once
+        launch = default_product("norm_linear_swiglu", 9728, 2560, rows, kind)
+        flags = {"N": 9728, "K": 2560, "BN": launch.bn, "BK": launch.bk, "NORM": True, "FOLDED": False, "SWIGLU": True}
+        flags |= {"RESIDUAL": False, "BIAS": False, "PDL": pdl} | QUANTISED[kind]
+        types = {"w": "*i32", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
+        if launch.form == "matvec":
+            used = build(matvec_kernel, target, launch.warps, flags | {"M": rows, "AHEAD": launch.ahead}, **types)
+        else:
+            flags |= {"BM": 64, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": 0}
+            used = build(rows_dot_kernel, target, launch.warps, flags, **types)
+        print(f"{launch.form}_quantised", f"{kind}-{rows}", used)
+    types = {"words": "*i32", "scale": "*fp16", "zero": "*u8"}
+    widen = {"K": 2560, "BN": 16, "COUNT": 64} | QUANTISED["int4-128-points"]
+    print("widen", "int4", build(widen_kernel, target, 4, widen, **types))
+    if capability >= 89:
+        rows_in_fp8 = {"K": 9728, "BK": 16384, "NORM": True, "MAX": 448.0}
+        types = {"out": "*fp8e4nv", "scales": "*fp32"}
+        print("fp8_rows", "-", build(fp8_rows_kernel, target, 8, rows_in_fp8, **types))
     for fused, rows in itertools.product((True, False), (1, 64)):
         tile = fitting_row_tile(shared_kib * 1024, 128, rows)
         constants = heads | {"GROUP": 4, "GROUP_PAD": 4, "TILE_ROWS": 16, "BT": tile.tokens, "STAGES": tile.stages}

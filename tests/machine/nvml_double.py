@@ -66,6 +66,14 @@ class RecordedNvml:
         self._ask("clock limits")
         return self.reasons
 
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> int:
+        self._ask("power limit")
+        return 700_000
+
+    def nvmlDeviceGetPowerManagementDefaultLimit(self, handle: int) -> int:
+        self._ask("power limit")
+        return 700_000
+
     def nvmlDeviceGetMaxClockInfo(self, handle: int, kind: int) -> int:
         self._ask("SM clock")
         return 1980

@@ -91,6 +91,11 @@ def test_a_load_that_does_not_start_is_told_and_leaves_nothing_open() -> None:
     assert (nvml.open, load.stopped) == (0, 1)
 
 
+def test_a_load_that_ends_at_once_is_no_reading() -> None:
+    with pytest.raises(OSError, match="ended too soon"):
+        watch(H200(), 0, ShortLoad(1), no_sleep)
+
+
 def test_without_a_gpu_the_load_says_so_in_one_line() -> None:
     load = TorchLoad(99)
     with pytest.raises(OSError, match="torch finds no GPU that it can use"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.machine.nvml_double import NVMLError, RecordedNvml
 
-from firsttoken.machine.gpu_sensors import GpuReading, GpuSensors, open_sensors
+from firsttoken.machine.gpu_sensors import GpuLimits, GpuReading, GpuSensors, open_sensors
 
 
 def test_every_sensor_is_read_in_plain_units() -> None:
@@ -63,6 +63,6 @@ def test_this_very_machine_has_sensors_or_says_in_a_sentence_why_not() -> None:
         found.close()
 
 
-def test_the_highest_clock_is_told_where_the_card_tells_it() -> None:
-    assert GpuSensors(RecordedNvml()).max_sm_clock_mhz(0) == 1980
-    assert GpuSensors(RecordedNvml(absent={"SM clock"})).max_sm_clock_mhz(0) is None
+def test_limits_are_told_where_the_card_tells_them() -> None:
+    assert GpuSensors(RecordedNvml()).limits(0) == GpuLimits(1980, 700, 700)
+    assert GpuSensors(RecordedNvml(absent={"SM clock", "power limit"})).limits(0) == GpuLimits()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from firsttoken.cli.lazy_group import LazyGroup
 
@@ -50,6 +51,7 @@ def doctor(ctx: click.Context, as_json: bool, explain: bool, load: bool | None, 
     Exits with 0 when all is well, 3 when something should be looked at, 4 when something is bad.
     """
     if ctx.invoked_subcommand is not None:
+        _refuse_options(ctx, ctx.invoked_subcommand)
         return None
     from firsttoken.cli.bench_results import terminal
     from firsttoken.doctor.examine import examine
@@ -64,6 +66,13 @@ def doctor(ctx: click.Context, as_json: bool, explain: bool, load: bool | None, 
     else:
         print_findings(console, findings, explain=explain)
     return exit_code(findings)
+
+
+def _refuse_options(ctx: click.Context, command: str) -> None:
+    """Options of the checks before a command would do nothing."""
+    for option in ctx.command.params:
+        if option.name and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} belongs to the checks; write it after {command}, if that has it.")
 
 
 def _read(load: bool | None, models: Path | None) -> Readings:

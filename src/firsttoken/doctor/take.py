@@ -43,7 +43,7 @@ def take_readings(
     cards = [] if nvml is None else read_cards(nvml, root)
     taken = []
     for card in cards:
-        tell(f"card {card.index} under a short load")
+        tell(f"card {card.index}" + ("" if load_of is None else " under a short load"))
         taken.append(_at_work(nvml, card, load_of, even_if_used))
     tell("the disk that models are read from")
     return Readings(

@@ -8,14 +8,14 @@ from torch import Tensor
 from firsttoken.kernels import reference
 from firsttoken.kernels.cpu_forms import CpuLinear
 from firsttoken.kernels.gpu import on_gpu
-from firsttoken.kernels.linear import DenseLinear, Linear, Norm
+from firsttoken.kernels.linear import Linear, Norm
 
 
 def norm_linear(x: Tensor, norm: Norm, weight: Linear, out_dtype: torch.dtype | None = None) -> Tensor:
     """[tokens, in] -> [tokens, out], in x's dtype unless told otherwise (the head's logits are float32)."""
     if isinstance(weight, CpuLinear):
         return weight.kernels.norm_linear(x, norm, weight)
-    if on_gpu(x) and isinstance(weight, DenseLinear):
+    if on_gpu(x):
         from firsttoken.kernels.gpu import ops as gpu
 
         return gpu.norm_linear(x, norm, weight, out_dtype)

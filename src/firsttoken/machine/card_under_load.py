@@ -18,6 +18,7 @@ _SECONDS = 2.0  # of load: clocks rise within the first tenths, heat and power c
 _START = 120.0  # seconds; importing torch from a cold disk can take most of it
 _OVERTIME = 10.0  # seconds; a card that hangs is not waited for
 _PAUSE = 0.05  # between two readings
+_FEWEST = 4  # readings that say something
 _RISING = 0.25  # of the samples at the start, during which clocks still rise
 
 
@@ -46,7 +47,7 @@ class Load(Protocol):
 
 
 def watch(nvml: Any, index: int, load: Load, sleep: Callable[[float], object] = time.sleep) -> UnderLoad:
-    """Reads the card while `load` runs to its end. Raises OSError where the load does not start."""
+    """Reads the card while `load` runs to its end. Raises OSError where the load does not start or does not last."""
     sensors = GpuSensors(nvml)
     readings: list[GpuReading] = []
     links: list[tuple[int, int]] = []
@@ -60,6 +61,8 @@ def watch(nvml: Any, index: int, load: Load, sleep: Callable[[float], object] = 
     finally:
         load.stop()
         sensors.close()
+    if len(readings) < _FEWEST:
+        raise OSError("the load ended too soon")
     return _sum_up(readings[int(len(readings) * _RISING) :], links)
 
 

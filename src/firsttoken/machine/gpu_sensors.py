@@ -33,6 +33,15 @@ class GpuReading:
     held_back: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class GpuLimits:
+    """What one card's readings are held against. What the card or its driver does not tell is None."""
+
+    max_sm_clock_mhz: float | None = None
+    power_limit_w: float | None = None  # as it is set
+    power_default_w: float | None = None
+
+
 class GpuSensors:
     """The sensors of every card, or of one. `nvml` is the module pynvml or a stand-in for it."""
 
@@ -51,11 +60,21 @@ class GpuSensors:
         """Sensors that this card was asked for and does not have."""
         return sorted(name for card, name in self._silent if card == index)
 
-    def max_sm_clock_mhz(self, index: int) -> float | None:
-        """The highest that this card's cores can be set to."""
-        with suppress(self._nvml.NVMLError):
-            return float(self._nvml.nvmlDeviceGetMaxClockInfo(self._handles[index], self._nvml.NVML_CLOCK_SM))
-        return None
+    def limits(self, index: int) -> GpuLimits:
+        """Never raises."""
+        nvml, handle = self._nvml, self._handles[index]
+
+        def ask(call: Callable[[], int], unit: float = 1.0) -> float | None:
+            try:
+                return call() * unit
+            except nvml.NVMLError:
+                return None
+
+        return GpuLimits(
+            max_sm_clock_mhz=ask(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            power_limit_w=ask(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle), 1e-3),
+            power_default_w=ask(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle), 1e-3),
+        )
 
     def read(self, index: int) -> GpuReading:
         """Never raises: a card that fell off the bus has no readings."""

@@ -87,8 +87,17 @@ def test_own_flags_come_from_the_commands_themselves() -> None:
     assert rules("firsttoken serve demo --engine-dead reboot") == ["value-wrong"]
     assert rules("firsttoken bench run --concurency 4") == ["flag-unknown"]
     assert rules("firsttoken bench compare a.json b.json c.json") == []
+    assert rules("python -m firsttoken serve demo --max-model-len 4K") == []
+    assert rules("python -m firsttoken serve demo --max-model-length 4K") == ["flag-unknown"]
+    assert rules("firsttoken --help") == []
     (checked,) = LINTER.check_text("firsttoken bench runn")
     assert checked.corrected == "firsttoken bench run"
+
+
+def test_a_fault_of_the_whole_line_hides_no_fault_of_a_flag() -> None:
+    (checked,) = LINTER.check_text("vllm serve --model m/m --enable-cuda-graph --max-model-length 4096")
+    assert [finding.rule for finding in checked.findings] == ["flag-unknown", "flag-unknown", "model-flag-of-serve"]
+    assert checked.corrected == "vllm serve m/m --max-model-len 4096"
 
 
 def test_a_word_of_the_same_parts_in_another_order_is_near() -> None:

@@ -8,6 +8,8 @@ from firsttoken.doctor.lint.launch import Launch
 from firsttoken.doctor.lint.shell import join
 from firsttoken.doctor.lint.unwrap import Container
 
+_WITH_MODEL = {"serve", "chat", "ui", "pull", "fit"}  # commands of firsttoken whose word is a model
+
 
 @dataclass(slots=True, kw_only=True)
 class Case:
@@ -34,4 +36,6 @@ class Case:
 
     @property
     def model(self) -> str | None:
+        if self.program == "firsttoken" and not _WITH_MODEL & set(self.words[:4]):
+            return None
         return self.launch.model if self.launch else None

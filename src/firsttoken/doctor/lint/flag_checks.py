@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from firsttoken.doctor.lint import values
 from firsttoken.doctor.lint.case import Case
 from firsttoken.doctor.lint.finding import Edit, Finding, Level
 from firsttoken.doctor.lint.launch import Launch, Option
-from firsttoken.doctor.lint.rules import quantity
 from firsttoken.doctor.lint.table import Flag, FlagTable, nearest, number
 
 _SOURCES = {
@@ -117,10 +116,10 @@ def _given(case: Case, launch: Launch, option: Option) -> Iterator[Finding]:
         return
     if "$" in value:
         return
-    if (wrong := _wrong(flag, option)) is not None:
-        what = f"{option.written} {value}: {wrong}"
+    if (fault := values.wrong(flag, option)) is not None:
+        what = f"{option.written} {value}: {fault}"
         why = "The server stops at a value that it cannot read."
-        yield _finding(case, option, "value-wrong", "error", what, why, table, edits=_right_value(flag, option))
+        yield _finding(case, option, "value-wrong", "error", what, why, table, edits=values.right_value(flag, option))
 
 
 def _switch_with_value(case: Case, launch: Launch, option: Option, flag: Flag) -> Finding:
@@ -133,56 +132,6 @@ def _switch_with_value(case: Case, launch: Launch, option: Option, flag: Flag) -
     why = "It is a switch: given, it is on" + ("; --no-… turns it off." if flag.kind == "on-off" else ".")
     edits = (Edit(option.start, option.end, words),)
     return _finding(case, option, "switch-with-value", "error", what, why, launch.table, edits=edits)
-
-
-def _wrong(flag: Flag, option: Option) -> str | None:
-    """What is wrong with a value; None where nothing is."""
-    value = str(option.value)
-    if flag.check is not None:
-        return flag.check(value)
-    if flag.choices and flag.kind != "list" and value not in flag.choices:
-        near = nearest(value, flag.choices)
-        some = ", ".join(flag.choices[:8]) + (", …" if len(flag.choices) > 8 else "")
-        return f"it takes {some}." + (f" The nearest is {near}." if near else "")
-    if flag.kind == "int" and not _whole(value):
-        return "it takes a whole number."
-    if flag.kind == "float" and quantity(value) is None:
-        return "it takes a number."
-    if flag.kind == "tokens" and quantity(value) is None and value != "auto":
-        return "it takes a number of tokens, such as 32768 or 32K."
-    if flag.kind == "json" and "." not in option.written and not value.startswith("@"):
-        try:
-            json.loads(value)
-        except ValueError:
-            return "it takes a JSON object, in single quotes and with double quotes inside."
-    return None
-
-
-def _whole(value: str) -> bool:
-    try:
-        int(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _right_value(flag: Flag, option: Option) -> tuple[Edit, ...]:
-    value = str(option.value)
-    if flag.choices and (near := nearest(value, flag.choices)):
-        return (Edit(option.start, option.end, (option.written, near)),)
-    size = quantity(value)
-    if flag.kind == "int" and size is not None and size == int(size):
-        return (Edit(option.start, option.end, (option.written, str(int(size)))),)
-    if flag.kind == "tokens" and (digits := value.replace(",", "").replace("_", "").rstrip("bBtokensi ")).isdigit():
-        return (Edit(option.start, option.end, (option.written, digits)),)
-    if flag.kind == "json":
-        quoted = value.replace("'", '"').replace("True", "true").replace("False", "false").replace("None", "null")
-        try:
-            json.loads(quoted)
-        except ValueError:
-            return (_drop(option),)
-        return (Edit(option.start, option.end, (option.written, quoted)),)
-    return (_drop(option),)
 
 
 def _repeated(case: Case, launch: Launch) -> Iterator[Finding]:

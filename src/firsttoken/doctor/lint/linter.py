@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from firsttoken.doctor.lint import clients, flag_checks, launch_checks, memory_checks, rules
+from firsttoken.doctor.lint import clients, flag_checks, launch_checks, memory_checks, ports, rules
 from firsttoken.doctor.lint.case import Case
 from firsttoken.doctor.lint.finding import LEVELS, Finding, apply
 from firsttoken.doctor.lint.launch import take_apart
@@ -52,7 +52,7 @@ class Linter:
     def check_text(self, text: str) -> list[Checked]:
         """Every command of a script, a history or a pasted line."""
         found = [checked for command in commands(text) for checked in self.check(command)]
-        launch_checks.ports(found)
+        ports.check_ports(found)
         clients.check_requests(found)
         return found
 
@@ -66,8 +66,9 @@ class Linter:
             words = words[1:]
         return self.check(ShellCommand(words, own, {}, 0, join(words)))
 
-    def check(self, command: ShellCommand) -> list[Checked]:
-        """One simple command; several where it is a shell that runs others."""
+    def check(self, command: ShellCommand, passes: int = 4) -> list[Checked]:
+        """One simple command; several where it is a shell that runs others. Its correction is checked and corrected
+        again, `passes` times at most."""
         inner = unwrap(command.words)
         if inner.nested is not None:
             return self._nested(command, inner)
@@ -77,17 +78,17 @@ class Linter:
         port: int | None = None
         names: tuple[str, ...] = ()
         needs_key = False
-        if case.launch is not None and not any(finding.replacement is not None for finding in found):
+        if case.launch is not None:
             found += flag_checks.findings(case)
             found += launch_checks.findings(case)
             found += memory_checks.findings(case, self.config_of, self.memory, self.card)
-            port = launch_checks.port_of(case)
+            port = ports.port_of(case)
             names, needs_key = clients.names_of(case), clients.needs_key(case)
         found.sort(key=lambda finding: -LEVELS.index(finding.level))
         known = case.launch is not None or bool(found) or case.program in _CHECKED
         checked = Checked(text, command.line, case.program if known else "", found, port=port)
         checked.background, checked.names, checked.needs_key = command.background, names, needs_key
-        checked.corrected = self._corrected(command, inner, case, found)
+        checked.corrected = self._corrected(command, inner, found, passes)
         return [checked]
 
     def _nested(self, command: ShellCommand, inner: Inner) -> list[Checked]:
@@ -117,7 +118,8 @@ class Linter:
             raw=command.text,
         )
         if program == "firsttoken":
-            table, start, case.trouble = self.firsttoken(words)
+            table, after, case.trouble = self.firsttoken(words[start - 1 :])
+            start += after - 1
             case.trouble_at = start
         else:
             table = self._table(program, start, inner)
@@ -133,7 +135,7 @@ class Linter:
             version = tag[1]
         return load_table(program, version)
 
-    def _corrected(self, command: ShellCommand, inner: Inner, case: Case, found: Iterable[Finding]) -> str | None:
+    def _corrected(self, command: ShellCommand, inner: Inner, found: Iterable[Finding], passes: int) -> str | None:
         """The command without its faults; each pass mends what the pass before has shown."""
         wrong = [finding for finding in found if finding.level != "note"]
         if not wrong or not all(finding.whole for finding in wrong):
@@ -153,8 +155,11 @@ class Linter:
         text = text_of(whole, variables)
         if text == text_of(command.words, command.variables):
             return None
-        again = self.check_text(text)
-        return again[0].corrected if again and again[0].corrected is not None else text
+        again = [checked for each in commands(text) for checked in self.check(each, passes - 1)] if passes else []
+        faults = [checked for checked in again if any(finding.level != "note" for finding in checked.findings)]
+        if again and not faults:
+            return text
+        return faults[0].corrected if len(again) == 1 else None  # what is not wholly right is not called so
 
 
 _CHECKED = ("nvidia-smi", "cpupower", "chainlit", "curl", "hf", "huggingface-cli")
@@ -169,8 +174,8 @@ def _program(words: list[str]) -> tuple[str, int]:
         for position, word in enumerate(words[1:], 1):
             if word == "-m" and position + 1 < len(words):
                 module = words[position + 1]
-                if module.startswith("firsttoken"):
-                    return "firsttoken", 0
+                if module == "firsttoken":
+                    return "firsttoken", position + 2
                 known = _MODULES.get(module)
                 return known or module.split(".")[0], position + 2 if known else 0
             if not word.startswith("-"):
@@ -182,5 +187,5 @@ def _program(words: list[str]) -> tuple[str, int]:
     if name == "sglang":
         return "sglang", 2 if second == "serve" else 0
     if name == "firsttoken":
-        return "firsttoken", 2
+        return "firsttoken", 1
     return name, 0

@@ -79,14 +79,17 @@ def _throttled(window: Window, load: Load | None, sensors: Sensed | None) -> _Fo
         wanted = units.digits(sensors.runnable_per_core)
         text = f"For each core {wanted} threads wanted to run: other programs use them."
         return "throttled", (text, _shares(load), _step(window))
+    limits = sensors.limits
     parts = [
         f"The driver held the clocks back ({reason}) in {units.percent(sensors.held_back[reason])} of the readings"
     ]
     if sensors.sm_clock_mhz is not None:
-        highest = f" of at most {sensors.max_sm_clock_mhz:.0f}" if sensors.max_sm_clock_mhz else ""
+        highest = f" of at most {limits.max_sm_clock_mhz:.0f}" if limits.max_sm_clock_mhz else ""
         parts.append(f"SM clock {sensors.sm_clock_mhz:.0f}{highest} MHz")
     if sensors.power_w is not None:
-        parts.append(f"{sensors.power_w:.0f} W")
+        default = f" by default {limits.power_default_w:.0f}" if limits.power_default_w else ""
+        limit = f" (limit {limits.power_limit_w:.0f},{default})" if limits.power_limit_w else ""
+        parts.append(f"{sensors.power_w:.0f} W{limit}")
     if sensors.temperature_c is not None:
         parts.append(f"{sensors.temperature_c:.0f} °C")
     return "throttled", (", ".join(parts) + ".", _shares(load))

@@ -20,13 +20,13 @@ class LocalCard:
     def __init__(self, sensors: GpuSensors, index: int) -> None:
         self._sensors = sensors
         self._index = index
-        self._max_sm_clock_mhz = sensors.max_sm_clock_mhz(index)
+        self._limits = sensors.limits(index)
 
     def read(self) -> GpuReading:
         return self._sensors.read(self._index)
 
     def mean(self, readings: Sequence[GpuReading]) -> Sensed:
-        return sensed_of_card(readings, self._max_sm_clock_mhz)
+        return sensed_of_card(readings, self._limits)
 
 
 class LocalCores:

@@ -109,7 +109,7 @@ def _kv(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None
 def _memory(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | None) -> Remedy:
     load, bits = finding.load, bounds.weight_bits
     halved = f"Read weights of 8 bits ({'--quantization int8' if bounds.on_cpu else _FP8_WEIGHTS[window.engine]})"
-    if load is None or load.memory is None:
+    if load is None or load.memory is None or not load.split:
         return Remedy(f"{halved}, if they have 16.")
     gains: list[tuple[float, str]] = []
     if bits is None or bits > _16_BITS:
@@ -169,10 +169,10 @@ def _host(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed | No
 def _more_sequences(finding: Finding, running: float, sequences: float, context: float = 1.0) -> float | None:
     """By what factor throughput rises when a step runs more sequences, each reading `context` times its own cache.
 
-    None where the arithmetic's ceiling is unknown, unless memory is what a step takes now.
+    None where the model's size or the arithmetic's ceiling is unknown, the latter unless memory is what a step takes.
     """
     load = finding.load
-    if load is None or load.memory is None or not running:
+    if load is None or load.memory is None or not load.split or not running:
         return None
     if load.compute is None and load.memory < 0.5 * load.seconds:
         return None

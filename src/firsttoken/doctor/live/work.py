@@ -56,6 +56,7 @@ class Load:
     weights: float | None  # seconds
     context: float | None
     compute: float | None
+    split: bool  # whether weights and contexts are known apart; else all bytes stand as weights
 
     @property
     def memory(self) -> float | None:
@@ -108,6 +109,7 @@ def load_of(window: Window, bounds: Bounds) -> Load | None:
         weights=None if read is None else weights / read / steps,
         context=None if read is None else (num_bytes - weights) / read / steps,
         compute=None if product is None or flops is None else flops / product / steps,
+        split=weight_bytes is not None,
     )
 
 

@@ -30,12 +30,16 @@ def apply(changes: Sequence[Change], journal: Journal, done: Callable[[Change], 
     if not same_boot:
         earlier = []  # what they changed, the restart has undone
     journal.write(merged(earlier, changes))
-    begun: list[Change] = []
+    made: list[Change] = []
     for change in changes:
-        begun.append(change)
-        problem = _make(change)
+        try:
+            change.knob.write(change.after)
+            made.append(change)
+            problem = change.knob.problem(change.after)
+        except OSError as error:
+            problem = str(error)
         if problem is not None:
-            restored = put_back([_entry(one) for one in begun], _finder(begun), forced=True)
+            restored = put_back([_entry(one) for one in made], _finder(made), forced=True)
             failed = {(one.entry.kind, one.entry.target) for one in restored if not one.well}
             left = [one for one in changes if (one.knob.kind, one.knob.target) in failed]
             journal.write(merged(earlier, left))
@@ -52,15 +56,6 @@ def merged(earlier: Sequence[Entry], changes: Sequence[Change]) -> list[Entry]:
         before = fresh.before if known is None else known.before
         entries[fresh.kind, fresh.target] = Entry(fresh.kind, fresh.target, fresh.label, before, fresh.after)
     return list(entries.values())
-
-
-def _make(change: Change) -> str | None:
-    """Why it did not work, None where it did."""
-    try:
-        change.knob.write(change.after)
-        return change.knob.problem(change.after)
-    except OSError as error:
-        return str(error)
 
 
 def _entry(change: Change) -> Entry:

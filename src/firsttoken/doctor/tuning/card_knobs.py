@@ -16,7 +16,6 @@ class CardKnob:
 
     kind = ""
     unit = ""
-    forgotten_at_restart = False
 
     def __init__(self, nvml: Any, index: int, is_root: bool) -> None:
         """Raises OSError where the card cannot be opened."""
@@ -91,7 +90,6 @@ class ClockLock(CardKnob):
 
     kind = "clock lock"
     unit = " MHz"
-    forgotten_at_restart = True
 
     def read(self) -> None:
         return None

@@ -11,7 +11,6 @@ class Governor:
 
     kind = "CPU governor"
     unit = ""
-    forgotten_at_restart = False
 
     def __init__(self, policy: Path) -> None:
         self._policy = policy

@@ -32,7 +32,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Journal:
-    """The file at `path`. `boot` names this start of the machine: most settings do not outlive one."""
+    """The file at `path`. `boot` names this start of the machine: no setting here outlives one."""
 
     def __init__(self, path: Path, boot: str) -> None:
         self.path, self._boot = path, boot

@@ -21,9 +21,6 @@ class Knob(Protocol):
     @property
     def unit(self) -> str: ...  # written behind a value: " W"
 
-    @property
-    def forgotten_at_restart(self) -> bool: ...  # and cannot be read: after a restart there is nothing to put back
-
     def read(self) -> str | None:
         """The value now; None where the machine has no way to tell. Raises OSError."""
 
@@ -34,7 +31,7 @@ class Knob(Protocol):
         """Why this user cannot change it; None where he can, as far as can be told before trying."""
 
     def write(self, value: str) -> None:
-        """Changes it. Raises OSError, in its words, where the machine refuses."""
+        """Changes it. Raises OSError, in its words, where the machine refuses; it is as it was then."""
 
     def problem(self, value: str) -> str | None:
         """Why the machine does not do what `value` says although it was written; None where it does."""

@@ -25,22 +25,23 @@ def restore(journal: Journal, find: FindKnob, *, forced: bool) -> list[Restored]
     after a crash at any moment, does no harm: a setting that is as it was before is left alone.
     """
     entries, same_boot = journal.read()
-    found = put_back(entries, find, forced=forced, same_boot=same_boot)
+    if not same_boot:  # none of these settings outlives one
+        journal.write([])
+        return [Restored(entry, True, "was given up by the machine's restart") for entry in reversed(entries)]
+    found = put_back(entries, find, forced=forced)
     failed = [one.entry for one in found if not one.well]
     journal.write([entry for entry in entries if entry in failed])
     return found
 
 
-def put_back(entries: Sequence[Entry], find: FindKnob, *, forced: bool, same_boot: bool = True) -> list[Restored]:
+def put_back(entries: Sequence[Entry], find: FindKnob, *, forced: bool) -> list[Restored]:
     """The same without a journal."""
-    return [_one(entry, find(entry.kind, entry.target), forced, same_boot) for entry in reversed(entries)]
+    return [_one(entry, find(entry.kind, entry.target), forced) for entry in reversed(entries)]
 
 
-def _one(entry: Entry, knob: Knob | None, forced: bool, same_boot: bool) -> Restored:
+def _one(entry: Entry, knob: Knob | None, forced: bool) -> Restored:
     if knob is None:
         return Restored(entry, False, "is not there now")
-    if knob.forgotten_at_restart and not same_boot:
-        return Restored(entry, True, "was given up by the machine's restart")
     try:
         now = knob.read()
         if now == entry.before:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
+DENSE = "dense"
 Op = Literal["norm_linear", "norm_linear_swiglu", "linear_add"]
 
 DOT_ROWS = 16  # the most rows that `rows_dot` pays for: beyond them the library's product is as fast
+QUANT_DOT_ROWS = 128  # of a quantised weight: beyond them widening it, or rounding the rows, pays
+_LARGE_N = 1 << 16  # output features of a weight that is too large to be widened for a step
+_QUANT_DOT_ROWS_LARGE = 512
 PROGRAMS_PER_SM = 2  # attention programs that fill the card
 FEW_ROWS = 8  # single tokens that are bound by latency, not by what they read
 _SPARE_SHARED = 4096  # bytes of shared memory for what a kernel keeps beside its tiles
@@ -32,6 +36,7 @@ class Product:
     stages: int = 4  # dot: pipeline depth
     prefetch: int = 0  # dot: columns asked for before the wait
     splits: int = 1  # dot, linear_add: parts of k that programs of their own multiply
+    weight: str = DENSE  # the weight's kind, as `QuantLinear.kind` names it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +47,21 @@ class Table:
     measured: str  # when and with what
     products: tuple[Product, ...]
 
-    def pick(self, op: Op, n: int, k: int, rows: int) -> Product:
+    def pick(self, op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
         """The measured launch of this shape with the fewest rows that suffice, else a default."""
-        fitting = [p for p in self.products if (p.op, p.n, p.k) == (op, n, k) and p.rows >= rows]
+        fitting = [p for p in self.products if (p.op, p.n, p.k, p.weight) == (op, n, k, weight) and p.rows >= rows]
         if fitting:
             return min(fitting, key=lambda p: p.rows)
-        return default_product(op, n, k, rows)
+        return default_product(op, n, k, rows, weight)
 
 
-def default_product(op: Op, n: int, k: int, rows: int) -> Product:
-    """Shapes that run on every card from compute capability 8.0 up and are near the best on those measured."""
+def default_product(op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
+    """Shapes that run on every card from compute capability 8.0 up and are near the best on those measured.
+
+    Those of quantised weights are not measured yet; they were chosen by the instructions that they compile to.
+    """
+    if weight != DENSE:
+        return _quantised(op, n, k, rows, weight)
     if rows == 1:
         return Product(op=op, n=n, k=k, rows=1, form="matvec", bn=2, bk=512, warps=2, ahead=2)
     if rows == 2:
@@ -59,6 +69,19 @@ def default_product(op: Op, n: int, k: int, rows: int) -> Product:
     if rows <= DOT_ROWS and k % 64 == 0 and op != "linear_add":
         return Product(op=op, n=n, k=k, rows=DOT_ROWS, form="dot", bn=64, bk=64, warps=4, stages=4, prefetch=64)
     return Product(op=op, n=n, k=k, rows=rows, form="library")
+
+
+def _quantised(op: Op, n: int, k: int, rows: int, weight: str) -> Product:
+    four = weight.startswith("int4")
+    shape: dict[str, Any] = {"op": op, "n": n, "k": k, "weight": weight}
+    if rows <= 2:
+        # One warp reads 512 bytes of a row at a time, as each thread's 16: the activations' layout is then the tile's
+        return Product(**shape, rows=rows, form="matvec", bn=4, bk=1024 if four else 512, warps=1, ahead=2)
+    most = _QUANT_DOT_ROWS_LARGE if n > _LARGE_N else QUANT_DOT_ROWS
+    bk = 128 if k % 128 == 0 else 64
+    if rows <= most and k % bk == 0 and not (four and bk < 128):  # a product of the matrix units has 16 words at least
+        return Product(**shape, rows=rows, form="dot", bn=32, bk=bk, warps=4, stages=3, prefetch=0)
+    return Product(**shape, rows=rows, form="library")
 
 
 @functools.cache

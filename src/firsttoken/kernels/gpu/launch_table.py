@@ -15,7 +15,7 @@ import msgspec
 from firsttoken.cache import cache_folder
 from firsttoken.errors import ConfigError
 from firsttoken.kernels.gpu.candidates import why_impossible
-from firsttoken.kernels.gpu.launch import Op, Product, Table
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, Table
 
 _FIELDS = {  # what each form reads of a launch
     "matvec": ("bn", "bk", "warps", "ahead"),
@@ -26,9 +26,9 @@ _log = logging.getLogger(__name__)
 
 
 @functools.cache
-def pick(card: str, op: Op, n: int, k: int, rows: int) -> Product:
+def pick(card: str, op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
     """`Table.pick` of the card's table, remembered."""
-    return table_for(card).pick(op, n, k, rows)
+    return table_for(card).pick(op, n, k, rows, weight)
 
 
 @functools.cache
@@ -51,7 +51,7 @@ def find_table(card: str, folder: Path | None = None) -> Table:
 
 def merged(products: Sequence[Product], over: Sequence[Product]) -> tuple[Product, ...]:
     """Both, those in `over` in place of others for the same shape and rows."""
-    found = {(p.op, p.n, p.k, p.rows): p for p in (*products, *over)}
+    found = {(p.op, p.n, p.k, p.rows, p.weight): p for p in (*products, *over)}
     return tuple(found[key] for key in sorted(found))
 
 
@@ -106,7 +106,8 @@ def write_table(table: Table, file: Path) -> None:
 
 def _line(product: Product) -> str:
     named = asdict(product)
-    fields = ("op", "n", "k", "rows", "form", *_FIELDS[product.form])
+    weight = ("weight",) if product.weight != DENSE else ()
+    fields = ("op", "n", "k", "rows", *weight, "form", *_FIELDS[product.form])
     return "{" + ", ".join(f'"{name}": {_json(named[name])}' for name in fields) + "}"
 
 

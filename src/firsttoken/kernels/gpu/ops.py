@@ -14,12 +14,15 @@ import triton
 from torch import Tensor
 
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
-from firsttoken.kernels.gpu.launch import Op, Product, card_name, has_dependent_launch
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, card_name, has_dependent_launch
 from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
+from firsttoken.kernels.gpu.quant_product import form_constants, fp8_product, has_fp8_product, widened
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
-from firsttoken.kernels.linear import DenseLinear, Norm
+from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
+from firsttoken.kernels.quant_linear import QuantLinear
 
+_MOST_ROWS = 64  # of activations that a program of rows_dot multiplies
 _SWIGLU_TILE = 1024
 
 
@@ -62,38 +65,41 @@ def embedding(token_ids: Tensor, weight: Tensor) -> Tensor:
 def norm_linear(
     x: Tensor,
     norm: Norm,
-    weight: DenseLinear,
+    weight: GpuLinear,
     out_dtype: torch.dtype | None = None,
     *,
     launch: Product | None = None,
 ) -> Tensor:
     """As `kernels.norm_linear`."""
-    launch = launch or _pick(x, "norm_linear", weight.out_features, weight.in_features)
+    launch = launch or _pick(x, "norm_linear", weight.out_features, weight)
     if launch.form == "library":
-        return _product(rms_norm(x, norm), weight, out_dtype)
+        return _normed(x, norm, weight, out_dtype)
     out = x.new_empty(len(x), weight.out_features, dtype=out_dtype)
     arrange(launch, x, weight, out, norm=norm, pdl=dependent(x)).run()
     return out
 
 
-def norm_linear_swiglu(x: Tensor, norm: Norm, weight: DenseLinear, *, launch: Product | None = None) -> Tensor:
+def norm_linear_swiglu(x: Tensor, norm: Norm, weight: GpuLinear, *, launch: Product | None = None) -> Tensor:
     """As `kernels.norm_linear_swiglu`."""
     inter = weight.out_features // 2
-    launch = launch or _pick(x, "norm_linear_swiglu", inter, weight.in_features)
+    launch = launch or _pick(x, "norm_linear_swiglu", inter, weight)
     out = x.new_empty(len(x), inter)
     if launch.form == "library":
-        gate_up = _product(rms_norm(x, norm), weight)
+        gate_up = _normed(x, norm, weight)
         swiglu_kernel[(len(x), triton.cdiv(inter, _SWIGLU_TILE))](gate_up, out, N=inter, BN=_SWIGLU_TILE)
         return out
     arrange(launch, x, weight, out, norm=norm, swiglu=True, pdl=dependent(x)).run()
     return out
 
 
-def linear_add(x: Tensor, weight: DenseLinear, residual: Tensor, *, launch: Product | None = None) -> Tensor:
+def linear_add(x: Tensor, weight: GpuLinear, residual: Tensor, *, launch: Product | None = None) -> Tensor:
     """As `kernels.linear_add`."""
-    launch = launch or _pick(x, "linear_add", weight.out_features, weight.in_features)
+    launch = launch or _pick(x, "linear_add", weight.out_features, weight)
     if launch.form == "library":
-        out = torch.addmm(residual, x, weight.weight.t(), out=residual)  # elsewhere it would be copied there first
+        if isinstance(weight, QuantLinear) and has_fp8_product(x, weight):
+            return residual.add_(fp8_product(x, weight))
+        dense = widened(weight, x.dtype)
+        out = torch.addmm(residual, x, dense.weight.t(), out=residual)  # elsewhere it would be copied there first
         return out if weight.bias is None else out.add_(weight.bias)
     out = torch.empty_like(residual)
     arrange(launch, x, weight, out, residual=residual, pdl=dependent(x)).run()
@@ -110,6 +116,14 @@ def rms_norm(x: Tensor, norm: Norm) -> Tensor:
     return out
 
 
+def _normed(x: Tensor, norm: Norm, weight: GpuLinear, out_dtype: torch.dtype | None = None) -> Tensor:
+    """The library's product of normalised rows."""
+    if isinstance(weight, QuantLinear) and has_fp8_product(x, weight):
+        out = fp8_product(x, weight, norm)
+        return out if out_dtype is None else out.to(out_dtype)
+    return _product(rms_norm(x, norm), widened(weight, x.dtype), out_dtype)
+
+
 def _product(x: Tensor, weight: DenseLinear, out_dtype: torch.dtype | None = None) -> Tensor:
     if weight.bias is not None:
         out = torch.addmm(weight.bias, x, weight.weight.t())
@@ -119,14 +133,15 @@ def _product(x: Tensor, weight: DenseLinear, out_dtype: torch.dtype | None = Non
     return torch.mm(x, weight.weight.t(), out_dtype=out_dtype)
 
 
-def _pick(x: Tensor, op: Op, n: int, k: int) -> Product:
-    return pick(card_name(x.device.index) if x.is_cuda else "", op, n, k, len(x))
+def _pick(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
+    kind = weight.kind if isinstance(weight, QuantLinear) else DENSE
+    return pick(card_name(x.device.index) if x.is_cuda else "", op, n, weight.in_features, len(x), kind)
 
 
 def arrange(
     launch: Product,
     x: Tensor,
-    weight: DenseLinear,
+    weight: GpuLinear,
     out: Tensor,
     *,
     norm: Norm | None = None,
@@ -135,9 +150,14 @@ def arrange(
     pdl: bool,
 ) -> Call:
     """The call that `launch`, of a kernel of ours, stands for: of the op that the operands make it."""
+    values = weight.weight if isinstance(weight, DenseLinear) else weight.words
+    scale = values if isinstance(weight, DenseLinear) else weight.scale
+    zero = scale if isinstance(weight, DenseLinear) or weight.zero is None else weight.zero
     arguments = (
         x,
-        weight.weight,
+        values,
+        scale,  # these two are read of a quantised weight alone
+        zero,
         x if norm is None else norm.weight,
         x if weight.bias is None else weight.bias,
         x if residual is None else residual,
@@ -156,16 +176,18 @@ def arrange(
         "BIAS": weight.bias is not None,
         "PDL": pdl,
         "num_warps": launch.warps,
+        **form_constants(weight),
         **overlap(pdl),
     }
     tiles = triton.cdiv(launch.n, launch.bn)
     if launch.form == "matvec":
         return Call(matvec_kernel, (tiles,), arguments, options | {"M": len(x), "AHEAD": launch.ahead})
-    padded = max(16, triton.next_power_of_2(len(x)))
+    padded = min(max(16, triton.next_power_of_2(len(x))), _MOST_ROWS)
+    blocks = triton.cdiv(len(x), padded)
     partial, arrivals = out, out  # not read
     if launch.splits > 1:
-        partial = torch.empty(tiles, launch.splits, launch.bn, padded, dtype=torch.float32, device=x.device)
-        arrivals = _arrivals(x.device, tiles)
+        partial = torch.empty(tiles * blocks, launch.splits, launch.bn, padded, dtype=torch.float32, device=x.device)
+        arrivals = _arrivals(x.device, tiles * blocks)
     *inputs, eps = arguments
     options |= {
         "BM": padded,
@@ -173,7 +195,7 @@ def arrange(
         "SPLITS": launch.splits,
         "PREFETCH": launch.prefetch if pdl else 0,
     }
-    return Call(rows_dot_kernel, (tiles, launch.splits), (*inputs, partial, arrivals, eps, len(x)), options)
+    return Call(rows_dot_kernel, (tiles, launch.splits, blocks), (*inputs, partial, arrivals, eps, len(x)), options)
 
 
 @functools.cache

@@ -1,0 +1,182 @@
+"""Products with quantised weights in the Triton kernels, against the widened weight in float64: as test_gpu_kernels."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from firsttoken.kernels import reference
+from firsttoken.kernels.linear import DenseLinear, Norm
+from firsttoken.kernels.quant_linear import QuantLinear, pack
+from firsttoken.kernels.quant_round import round_weight
+
+INTERPRETED = not torch.cuda.is_available()
+if INTERPRETED:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before the modules below are imported
+pytest.importorskip("triton")
+
+from firsttoken.kernels.gpu import ops  # noqa: E402
+from firsttoken.kernels.gpu.launch import Op, Product  # noqa: E402
+from firsttoken.kernels.gpu.launch_table import table_for  # noqa: E402
+from firsttoken.kernels.gpu.quant_product import fp8_product, has_fp8_product, widened  # noqa: E402
+
+DEVICE = "cpu" if INTERPRETED else "cuda"
+DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
+BOUND = 2e-5 if INTERPRETED else 8e-3  # of the relative error
+# Three bits of mantissa leave 0.026. Triton's interpreter also loses the carry of a mantissa that is rounded up to two.
+FP8_BOUND = 0.15 if INTERPRETED else 0.04
+
+KINDS = [
+    "fp8-row",
+    "fp8-128x128",
+    "int8-128",
+    "int8-32-offsets",
+    "int8-64-points",
+    "int4-32",
+    "int4-32-offsets",
+    "int4-128",
+    "int4-128-points",
+    "int4-row",
+]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_numbers() -> None:
+    seed = int.from_bytes(os.urandom(4), "little")
+    torch.manual_seed(seed)
+    print(f"seed {seed}")  # shown where a test fails
+
+
+def weight_of(kind: str, out: int, width: int, *, bias: bool = False) -> QuantLinear:
+    """A random weight [out, width] of a kind; every value of its words occurs."""
+    form, group, *zero = kind.split("-")
+    bias_of = _random(out) if bias else None
+    if form == "fp8":
+        blocks = {"group": 128, "rows": 128} if group == "128x128" else {}
+        made = round_weight(torch.randn(out, width, device=DEVICE) / width**0.5, "fp8", **blocks)
+        return QuantLinear("fp8", made.words, made.scale, None, made.group, made.rows, bias_of)
+    bits, size = (4, 8)[form == "int8"], width if group == "row" else int(group)
+    values = torch.randint(2**bits, (out, width), dtype=torch.uint8, device=DEVICE)
+    shape = (out, -(-width // size))
+    scale = (torch.rand(shape, device=DEVICE) + 0.5).to(torch.float16) / width**0.5 / 2 ** (bits - 1)
+    points: Tensor | None = None
+    if zero == ["points"]:
+        points = torch.randint(2**bits, shape, dtype=torch.uint8, device=DEVICE)
+    elif zero == ["offsets"]:
+        points = torch.randn(shape, dtype=torch.float16, device=DEVICE) / width**0.5
+    return QuantLinear("int8" if form == "int8" else "int4", pack(values, bits), scale, points, size, 1, bias_of)
+
+
+def _random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=DTYPE, device=DEVICE)
+
+
+def _wide(linear: QuantLinear) -> DenseLinear:
+    return DenseLinear(linear.dequantize().double(), None if linear.bias is None else linear.bias.double())
+
+
+def _error(actual: Tensor, expected: Tensor) -> float:
+    return float((actual.double() - expected).norm() / expected.norm())
+
+
+def _check_products(kind: str, rows: int, *, k: int, n: int, bias: bool = False, **how: Any) -> None:
+    x, residual = _random(rows, k), _random(rows, n)
+    norm = Norm((torch.rand(k, device=DEVICE) + 0.5).to(DTYPE), 1e-6)
+    wide = Norm(norm.weight.double(), norm.eps)
+    plain, paired = weight_of(kind, n, k, bias=bias), weight_of(kind, 2 * n, k, bias=bias)
+    splits = how.pop("splits", 1)
+
+    def launch(op: Op) -> Product:
+        return Product(op=op, n=n, k=k, rows=rows, weight=kind, splits=splits if op == "linear_add" else 1, **how)
+
+    out = ops.norm_linear(x, norm, plain, torch.float32, launch=launch("norm_linear"))
+    assert _error(out, reference.norm_linear(x.double(), wide, _wide(plain))) < BOUND
+    out = ops.norm_linear_swiglu(x, norm, paired, launch=launch("norm_linear_swiglu"))
+    assert _error(out, reference.norm_linear_swiglu(x.double(), wide, _wide(paired))) < BOUND
+    expected = reference.linear_add(x.double(), _wide(plain), residual.double())
+    assert _error(ops.linear_add(x, plain, residual, launch=launch("linear_add")), expected) < BOUND
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_matvec_multiplies_every_kind_of_weight(kind: str) -> None:
+    ahead = 1 + KINDS.index(kind) % 3  # and so many rows
+    bk = 128 if "128" in kind else 64
+    n = 72 if kind == "fp8-128x128" else 21  # the pair's up rows begin in mid-block
+    k = bk * 3 // 2  # the last tile is half empty
+    _check_products(kind, ahead, k=k, n=n, bias=ahead == 2, form="matvec", bn=32 if n == 21 else 64, bk=bk, ahead=ahead)
+
+
+@pytest.mark.parametrize(("kind", "bk"), [("int4-128-points", 256), ("int4-32-offsets", 128), ("int8-128", 32)])
+def test_a_tile_may_hold_several_groups_or_a_part_of_one(kind: str, bk: int) -> None:
+    _check_products(kind, 4 if bk == 256 else 1, k=256 + bk // 2 // 32 * 32, n=8, form="matvec", bn=8, bk=bk, ahead=2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_dot_multiplies_every_kind_of_weight(kind: str) -> None:
+    _check_products(kind, 3, k=128, n=12, bias="8" in kind, form="dot", bn=16, bk=128, stages=2)
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+def test_more_rows_than_a_tile_has_take_several(splits: int) -> None:
+    _check_products("int8-64-points", 70, k=128, n=8, form="dot", bn=16, bk=64, stages=2, splits=splits)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_weight_is_widened_to_what_it_stands_for(kind: str) -> None:
+    weight = weight_of(kind, 20, 544 if kind == "int8-128" else 96, bias=True)
+    dense = widened(weight, torch.float32)
+    torch.testing.assert_close(dense.weight, weight.dequantize(), rtol=1e-5, atol=1e-6)
+    assert dense.bias is weight.bias
+
+
+def test_every_e4m3_value_is_read_right() -> None:
+    codes = torch.arange(256, dtype=torch.uint8, device=DEVICE)
+    numbers = codes[~codes.view(torch.float8_e4m3fn).float().isnan()]
+    values = torch.nn.functional.pad(numbers, (0, 2))[None].contiguous()
+    weight = QuantLinear("fp8", pack(values, 8), torch.ones(1, 1, device=DEVICE), None, 256)
+    assert torch.equal(widened(weight, torch.float32).weight, values.view(torch.float8_e4m3fn).float())
+
+
+def test_library_products_widen_what_they_cannot_multiply() -> None:
+    for kind in ("fp8-128x128", "int4-128-points"):
+        _check_products(kind, 5, k=128, n=16, bias=True, form="library")
+    assert not has_fp8_product(_random(5, 256), weight_of("fp8-128x128", 64, 256))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_rows_are_rounded_to_fp8_for_a_product_in_fp8(bias: bool) -> None:
+    if not INTERPRETED and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("this card does not multiply FP8")
+    x = (torch.randn(20, 96, device=DEVICE) * torch.logspace(-2, 2, 20, device=DEVICE)[:, None]).bfloat16()
+    added = torch.randn(48, device=DEVICE).bfloat16() if bias else None
+    weight = replace(weight_of("fp8-row", 48, 96), bias=added)
+    norm = Norm((torch.rand(96, device=DEVICE) + 0.5).bfloat16(), 1e-6)
+    dense = DenseLinear(weight.dequantize().double(), None if weight.bias is None else weight.bias.double())
+    plain = fp8_product(x, weight)
+    assert plain.dtype == torch.bfloat16
+    assert _error(plain, reference.linear(x.double(), dense)) < FP8_BOUND
+    expected = reference.norm_linear(x.double(), Norm(norm.weight.double(), norm.eps), dense)
+    assert _error(fp8_product(x, weight, norm), expected) < FP8_BOUND
+
+
+def test_a_row_in_fp8_does_not_depend_on_its_neighbours() -> None:
+    if not INTERPRETED and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("this card does not multiply FP8")
+    x, weight = torch.randn(20, 96, device=DEVICE).bfloat16(), weight_of("fp8-row", 48, 96)
+    loud = x.clone()
+    loud[1:] *= 100
+    assert torch.equal(fp8_product(x, weight)[0], fp8_product(loud, weight)[0])
+
+
+@pytest.mark.parametrize("kind", ["fp8-row", "int4-128-points", "int8-32"])
+def test_an_unmeasured_card_gets_a_launch_for_every_number_of_rows(kind: str) -> None:
+    pick = table_for("NVIDIA GeForce RTX 9999").pick
+    forms = [pick("norm_linear", 6144, 2560, rows, kind).form for rows in (1, 2, 3, 128, 129)]
+    assert forms == ["matvec", "matvec", "dot", "dot", "library"]
+    assert pick("norm_linear", 151936, 2560, 256, kind).form == "dot", "a head is too large to be widened"
+    assert pick("norm_linear", 100, 96, 8, kind).form == "library", "96 is no multiple of the tile"
