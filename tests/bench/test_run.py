@@ -162,7 +162,7 @@ def test_a_long_prompt_arrives_when_every_stream_of_every_process_is_decoding() 
 
 
 def test_a_long_prompt_that_never_meets_all_streams_still_arrives_and_is_flagged() -> None:
-    (check,) = judge_arrivals(intruded([0.02, 0.02, 0.6]), RunResult())
+    (check,) = judge_arrivals(intruded([0.02, 0.02, 1.5]), RunResult())
     assert (check.level, check.text[:36]) == ("flag", "Only 1 of 3 streams were decoding wh")
 
 
