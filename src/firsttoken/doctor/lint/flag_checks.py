@@ -52,7 +52,7 @@ def _absent(case: Case, launch: Launch, option: Option, names: Mapping[str, Mapp
     since, why = "", ""
     if flag is not None and table.is_later(flag):
         rule, since = "flag-not-there-yet", f"{table.program} {flag.since}"
-        what = f"{option.written} came with {table.program} {flag.since}; this is {table.version}."
+        what = f"{table.program} {flag.since} and later have {option.written}; this is {table.version}."
         why = "The server stops at a flag that it does not know."
         return _finding(case, option, rule, "error", what, why, table, since=since, edits=(_drop(option),))
     if flag is not None:
