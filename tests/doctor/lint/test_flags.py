@@ -94,6 +94,15 @@ def test_own_flags_come_from_the_commands_themselves() -> None:
     assert checked.corrected == "firsttoken bench run"
 
 
+def test_servers_that_a_benchmark_starts_are_checked() -> None:
+    found = LINTER.check_text("firsttoken bench ab --a 'vllm serve m/m' --b 'vllm serve m/m --enforce-eager' --out ab")
+    assert [(one.text, one.corrected) for one in found[1:]] == [
+        ("vllm serve m/m", None),
+        ("vllm serve m/m --enforce-eager", "vllm serve m/m"),
+    ]
+    assert rules("firsttoken bench ab --a 'vllm serve m/m' --b 'firsttoken serve demo' --out ab") == []
+
+
 def test_a_fault_of_the_whole_line_hides_no_fault_of_a_flag() -> None:
     (checked,) = LINTER.check_text("vllm serve --model m/m --enable-cuda-graph --max-model-length 4096")
     assert [finding.rule for finding in checked.findings] == ["flag-unknown", "flag-unknown", "model-flag-of-serve"]

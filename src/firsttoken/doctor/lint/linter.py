@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from firsttoken.doctor.lint import clients, flag_checks, launch_checks, memory_checks, ports, rules
@@ -89,7 +89,18 @@ class Linter:
         checked = Checked(text, command.line, case.program if known else "", found, port=port)
         checked.background, checked.names, checked.needs_key = command.background, names, needs_key
         checked.corrected = self._corrected(command, inner, found, passes)
-        return [checked]
+        return [checked, *self._launches(command, case)]
+
+    def _launches(self, command: ShellCommand, case: Case) -> Iterator[Checked]:
+        """The servers that a benchmark starts by itself; their ports are its own affair."""
+        if case.program != "firsttoken" or case.launch is None:
+            return
+        for option in case.launch.options:
+            if option.name in _STARTS and option.value:
+                for part in commands(option.value):
+                    for checked in self.check(replace(part, line=command.line)):
+                        checked.port = None
+                        yield checked
 
     def _nested(self, command: ShellCommand, inner: Inner) -> list[Checked]:
         """`bash -c '…'`: its commands, each corrected as the whole line."""
@@ -155,13 +166,14 @@ class Linter:
         text = text_of(whole, variables)
         if text == text_of(command.words, command.variables):
             return None
-        again = [checked for each in commands(text) for checked in self.check(each, passes - 1)] if passes else []
-        faults = [checked for checked in again if any(finding.level != "note" for finding in checked.findings)]
-        if again and not faults:
+        parts = commands(text)
+        again = self.check(parts[0], passes - 1)[0] if passes and parts else None
+        if again and all(finding.level == "note" for finding in again.findings):
             return text
-        return faults[0].corrected if len(again) == 1 else None  # what is not wholly right is not called so
+        return again.corrected if again else None  # what is not wholly right is not called so
 
 
+_STARTS = ("--launch", "--a", "--b")
 _CHECKED = ("nvidia-smi", "cpupower", "chainlit", "curl", "hf", "huggingface-cli")
 
 
