@@ -130,7 +130,7 @@ def _compute(finding: Finding, window: Window, bounds: Bounds, sensors: Sensed |
         return Remedy(f"Turn the prefix cache on (without {flag}): a prefix that comes again is not computed again.")
     ceilings = bounds.ceilings
     wide = bounds.weight_bits is None or bounds.weight_bits > _16_BITS
-    if window.engine != "firsttoken" and wide and ceilings is not None and ceilings.fp8_product and ceilings.product:
+    if wide and ceilings is not None and ceilings.fp8_product and ceilings.product:
         faster = ceilings.product / ceilings.fp8_product
         gain = None if load is None or load.compute is None else load.seconds / load.predicted(compute=faster)
         return Remedy(f"Multiply in FP8 ({_FP8_WEIGHTS[window.engine]}).", gain)
