@@ -14,7 +14,7 @@ from firsttoken.machine.processor import Processor
 from firsttoken.machine.software import Software
 from firsttoken.machine.system import System
 from tests.machine.h200_double import H200
-from tests.machine.test_card_state import ShortLoad
+from tests.machine.short_load import ShortLoad
 
 GIB = 1024**3
 

@@ -18,7 +18,7 @@ from firsttoken.doctor.report import as_document, print_findings
 from firsttoken.doctor.take import take_readings
 from tests.doctor.good_machine import DRIVER, SOFTWARE, SYSTEM, card, machine
 from tests.machine.h200_double import H200
-from tests.machine.test_card_state import ShortLoad
+from tests.machine.short_load import ShortLoad
 
 
 def screen(findings: list[Finding], width: int = 100, explain: bool = False) -> str:

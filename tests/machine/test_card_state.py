@@ -8,28 +8,11 @@ import pytest
 import torch
 from tests.machine.h200_double import H200, SAMPLES
 from tests.machine.nvml_double import NVMLError
+from tests.machine.short_load import ShortLoad
 
 from firsttoken.machine.card_state import CardProcess, read_cards
 from firsttoken.machine.card_under_load import TorchLoad, watch
 from firsttoken.machine.gpu_load import keep_busy
-
-
-class ShortLoad:
-    """Works for so many readings."""
-
-    def __init__(self, readings: int = 8, why_not: str | None = None) -> None:
-        self.left, self.why_not, self.stopped = readings, why_not, 0
-
-    def start(self) -> None:
-        if self.why_not is not None:
-            raise OSError(self.why_not)
-
-    def working(self) -> bool:
-        self.left -= 1
-        return self.left >= 0
-
-    def stop(self) -> None:
-        self.stopped += 1
 
 
 def no_sleep(seconds: float) -> None:
