@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _USES = ("chat", "code", "long")
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
+_KV_DTYPES = ("auto", "fp8", "fp8_e4m3")
 _QUANTIZATIONS = ("auto", "none", "fp8", "int8", "int4")
 
 
@@ -30,6 +31,7 @@ _QUANTIZATIONS = ("auto", "none", "fp8", "int8", "int4")
 @click.option("--context", type=TokenCount(), help="Tokens of one sequence, prompt and answer; auto is the longest.")
 @click.option("--concurrency", type=click.IntRange(1), default=1, show_default=True, help="Sequences at once.")
 @click.option("--dtype", type=click.Choice(_DTYPES), default="auto", help="As serve's.")
+@click.option("--kv-cache-dtype", type=click.Choice(_KV_DTYPES), default="auto", help="As serve's.")
 @click.option("--quantization", type=click.Choice(_QUANTIZATIONS), default="auto", help="As serve's.")
 @click.option(
     "--gpu-memory-utilization",
@@ -157,7 +159,7 @@ def _forms(
     values: dict[str, Any], device: Device, config: ModelConfig, path: Path | None
 ) -> tuple[Form, tuple[Form, ...]]:
     """The form that is asked for, and those to try where it does not fit."""
-    from firsttoken.doctor.fit.form import fewer_bits, on_cpu, on_gpu
+    from firsttoken.doctor.fit.form import fewer_bits, on_cpu, on_gpu, with_kv
     from firsttoken.model.gguf_header import gguf_read_bytes
 
     dtype, quantization = values["dtype"], values["quantization"]
@@ -167,6 +169,7 @@ def _forms(
         form = on_cpu(dtype, quantization)
         if path is not None and path.suffix == ".gguf" and not form.flags:
             form = replace(form, file_read=gguf_read_bytes(path), name="the file's bits, computed in float32")
+    form = with_kv(form, values["kv_cache_dtype"])
     return form, fewer_bits(form, config, device.capability, gpu=device.on_gpu)
 
 

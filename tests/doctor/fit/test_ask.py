@@ -4,14 +4,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import click
 import pytest
 import torch
 
 from firsttoken.cli.serve import serve
 from firsttoken.doctor.fit.ask import Device, fit, longest_context
 from firsttoken.doctor.fit.devices import cpu_device, local_device, memory_device
-from firsttoken.doctor.fit.form import fewer_bits, on_cpu, on_gpu
+from firsttoken.doctor.fit.form import fewer_bits, on_cpu, on_gpu, with_kv
 from firsttoken.engine.device import Placement
 from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.machine.ceilings import MemoryCeiling
@@ -21,7 +20,7 @@ from firsttoken.machine.host import Host
 from firsttoken.model.cost import weight_bytes
 from firsttoken.model.memory_plan import GIB
 from firsttoken.model.quantization import Quantization
-from tests.doctor.fit.asks import QWEN3_4B, ask_about
+from tests.doctor.fit.asks import BF16, QWEN3_4B, ask_about
 
 H200 = json.loads(Path(__file__).with_name("h200.json").read_text())
 
@@ -153,12 +152,23 @@ def test_what_serve_refuses_is_refused() -> None:
         on_gpu("auto", "int4", quantised, (9, 0))
 
 
-def test_fewer_bits_are_forms_that_the_flag_of_serve_has() -> None:
-    (flag,) = (option for option in serve.params if option.name == "quantization")
-    assert isinstance(flag.type, click.Choice)
+def test_fewer_bits_are_forms_that_serve_takes_the_most_exact_first() -> None:
     gpu = fewer_bits(on_gpu("auto", "auto", QWEN3_4B, (8, 6)), QWEN3_4B, (8, 6), gpu=True)
-    assert [form.flags["quantization"] for form in gpu] == ["fp8", "int4"]
+    made = [(form.flags.get("quantization"), form.flags.get("kv-cache-dtype")) for form in gpu]
+    assert made == [(None, "fp8"), ("fp8", None), ("fp8", "fp8"), ("int4", None), ("int4", "fp8")]
     (cpu_form,) = fewer_bits(on_cpu("auto", "auto"), QWEN3_4B, None, gpu=False)
-    assert {"fp8", cpu_form.flags["quantization"]} <= set(flag.type.choices)
-    assert fewer_bits(gpu[1], QWEN3_4B, (8, 6), gpu=True) == ()
+    for form in (*gpu, cpu_form):
+        flags = [part for name, value in form.flags.items() for part in (f"--{name}", value)]
+        assert serve.make_context("serve", ["a-model", *flags]).params["model"] == "a-model"
+    kept = with_kv(on_gpu("auto", "auto", replace(QWEN3_4B, kept_bytes=0.53), None), "auto")
+    (only,) = fewer_bits(kept, replace(QWEN3_4B, kept_bytes=0.53), None, gpu=True)
+    assert only.flags == {"kv-cache-dtype": "fp8"}
+    assert fewer_bits(with_kv(gpu[3], "fp8"), QWEN3_4B, (8, 6), gpu=True) == ()
     assert fewer_bits(on_gpu("float32", "auto", QWEN3_4B, None), QWEN3_4B, None, gpu=True) == ()
+
+
+def test_an_fp8_cache_holds_twice_the_tokens() -> None:
+    plain, halved = fit(ask_about("4090")), fit(ask_about("4090", form=with_kv(BF16, "fp8")))
+    assert halved.plan.kv_tokens == pytest.approx(2 * plain.plan.kv_tokens, abs=16)
+    assert halved.times.kv_bytes_per_token == 73_728
+    assert halved.ask.flags == {"kv-cache-dtype": "fp8"}

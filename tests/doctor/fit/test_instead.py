@@ -37,9 +37,10 @@ def test_a_model_too_large_names_a_smaller_one() -> None:
 def test_fewer_bits_are_suggested_where_they_are_enough_and_told_where_they_are_not_needed() -> None:
     forms = fewer_bits(BF16, QWEN3_4B, (8, 6), gpu=True)
     texts = [change.text for change in instead(ask_about("3070", context=8192), forms)]
-    assert texts == [*(f"fewer bits: {form.name}" for form in forms), "a smaller model, Qwen/Qwen3-1.7B"]
-    fp8, int4 = roomier(ask_about("3080"), forms)
-    assert fit(ask_about("3080")).plan.kv_tokens < fp8.plan.kv_tokens < int4.plan.kv_tokens
+    assert texts == [*(f"fewer bits: {form.name}" for form in forms[1:4]), "a smaller model, Qwen/Qwen3-1.7B"]
+    tokens = [one.plan.kv_tokens for one in roomier(ask_about("3080"), forms)]
+    assert len(tokens) == len(forms)
+    assert min(tokens) > 1.9 * fit(ask_about("3080")).plan.kv_tokens
 
 
 def test_every_change_fits() -> None:

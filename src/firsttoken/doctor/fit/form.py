@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from firsttoken.errors import ConfigError
 from firsttoken.model import cost
@@ -75,15 +75,31 @@ def on_cpu(dtype: str, quantization: str) -> Form:
     return Form(name="float32" if dtype == "auto" else dtype, activation=size, weight=size, kv=size, flags=flags)
 
 
+def with_kv(form: Form, kv_cache_dtype: str) -> Form:
+    """The form with the KV cache that `serve --kv-cache-dtype` gives it."""
+    if kv_cache_dtype == "auto":
+        return form
+    flags = form.flags | {"kv-cache-dtype": kv_cache_dtype}
+    return replace(form, name=f"{form.name}; FP8 keys and values", kv=1, flags=flags)
+
+
 def fewer_bits(form: Form, config: ModelConfig, capability: tuple[int, int] | None, *, gpu: bool) -> tuple[Form, ...]:
-    """Forms with fewer bytes than `form` that the same `serve` takes, the most exact first."""
-    dtype = form.flags.get("dtype", "auto")
-    if gpu and (form.activation == 4 or config.quantization is not None or config.kept_bytes is not None):
+    """Forms with fewer bytes than `form` that the same `serve` takes, the most exact first.
+
+    A CPU has no kernel for FP8 keys and values, so none is suggested there.
+    """
+    dtype, kv = form.flags.get("dtype", "auto"), form.flags.get("kv-cache-dtype", "auto")
+    if form.activation == 4 if gpu else dtype not in ("auto", "float32"):
         return ()
-    if not gpu and dtype not in ("auto", "float32"):
-        return ()
-    made = [on_gpu(dtype, one, config, capability) if gpu else on_cpu(dtype, one) for one in ("fp8", "int4")[not gpu :]]
-    return tuple(one for one in made if one.held(config) < form.held(config))
+    rounded: list[Form] = []
+    if config.quantization is None and not (gpu and config.kept_bytes is not None):
+        made = [
+            on_gpu(dtype, one, config, capability) if gpu else on_cpu(dtype, one) for one in ("fp8", "int4")[not gpu :]
+        ]
+        rounded = [with_kv(one, kv) for one in made if one.held(config) < form.held(config)]
+    if not gpu or kv != "auto":
+        return tuple(rounded)
+    return tuple(with_kv(one, cache) for one in (form, *rounded) for cache in ("auto", "fp8"))[1:]
 
 
 def _flags(dtype: str, quantization: str) -> Flags:

@@ -12,6 +12,8 @@ from firsttoken.doctor.fit.named import by_size
 from firsttoken.errors import FirstTokenError
 from firsttoken.model import cost
 
+_FORMS = 3  # that are named: what fits in a few bits fits in fewer too
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -23,7 +25,11 @@ class Change:
 
 def instead(ask: Ask, forms: tuple[Form, ...]) -> list[Change]:
     """The nearest asks that fit, the least change first; empty where nothing helps. `forms` are those to try."""
-    found = [Change(text, answer) for text, changed in _changes(ask, forms) if (answer := _fits(changed)) is not None]
+    found: list[Change] = []
+    for text, changed in _changes(ask, forms):
+        enough = sum(change.fit.ask.form != ask.form for change in found) >= _FORMS
+        if not (enough and changed.form != ask.form) and (answer := _fits(changed)) is not None:
+            found.append(Change(text, answer))
     smaller = _smaller_model(ask)
     return found if smaller is None else [*found, smaller]
 

@@ -51,7 +51,8 @@ def print_fit(
     for name, value, text in _memory_lines(fit):
         console.print(f"  {name:<16}{value:>10}  {text}", highlight=False, soft_wrap=True)
     for other in others:
-        flags = " ".join(f"--{flag} {value}" for flag, value in other.ask.form.flags.items())
+        added = other.ask.form.flags.items() - ask.form.flags.items()
+        flags = " ".join(f"--{flag} {value}" for flag, value in sorted(added, reverse=True))
         console.print(
             f"  {'fewer bits':<16}{other.plan.kv_tokens:>10,}  tokens of KV cache with {flags}", highlight=False
         )
@@ -104,8 +105,9 @@ def print_speed(console: Console, table: Sequence[Row], fit: Fit) -> None:
             f"Should {each} come in the same moment, their TTFT is {units.seconds(wait)} on average.", highlight=False
         )
     console.print(f"Rates: {rates.origin}.", highlight=False)
-    if fit.ask.device.on_gpu and fit.ask.form.product is not None:
-        console.print("Quantised products have not been timed on a GPU: expected gives them the shares of bfloat16.")
+    form = fit.ask.form
+    if fit.ask.device.on_gpu and (form.product is not None or form.kv == 1):
+        console.print("Nobody has timed quantised weights or caches on a GPU: expected gives them bfloat16's shares.")
     console.print()
 
 
