@@ -4,15 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.qwen3_4b import CONFIG
 
 from firsttoken.cli.main import main
 
 MODEL = "Qwen/Qwen3-4B-Instruct-2507"
 
 
-def run(*args: str) -> int:
+def run(*args: str, model: str = MODEL) -> int:
     with pytest.raises(SystemExit) as left:
-        main(["fit", MODEL, *args])
+        main(["fit", model, *args])
     return int(str(left.value.code))
 
 
@@ -41,6 +42,7 @@ def test_as_json_both_answers_are_whole(capsys: pytest.CaptureFixture[str]) -> N
     assert found["memory"]["weight_bytes"] == 8_044_936_192
     assert [row["load"]["prompt"] for row in found["speed"]] == [32, 4096, 32_768]
     assert {judgement["verdict"] for judgement in found["judgements"]} <= {"met", "tune", "physics", "unknown"}
+    assert found["fewer_bits"][0]["command"] == f"firsttoken serve {MODEL} --kv-cache-dtype fp8"
     assert run("--memory", "8GiB", "--json") == 1
     refused = json.loads(capsys.readouterr().out)
     assert not refused["fits"]
@@ -63,6 +65,19 @@ def test_a_profile_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "max-model-len = 32768" in path.read_text()
     assert run("--gpu", "4090", "--write", str(path)) == 2
     assert run("--gpu", "4090", "--use", "chat", "--write", "chat.txt") == 2
+
+
+def test_a_profile_of_a_folder_names_the_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    assert run("--gpu", "4090", "--use", "chat", model="my model") == 0
+    assert f'model = "{folder}"' in capsys.readouterr().out
+    assert run("--gpu", "4090", model="my model") == 0
+    assert "firsttoken serve 'my model'" in capsys.readouterr().out
 
 
 def test_mistakes_are_told_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,22 +90,25 @@ def _answer(ask: Ask, others: tuple[Form, ...], slo: str | None, as_json: bool) 
         else:
             print_refusal(terminal(), ask, str(error), changes)
         return 1
-    table = rows(found)
+    table, fewer = rows(found), roomier(found.ask, others)
     last = table[-1]  # the hardest that was asked for
     judgements = [
         judge("TTFT", last.floor.ttft, last.predicted.ttft, goals.get("ttft")),
         judge("TPOT", last.floor.tpot, last.predicted.tpot, goals.get("tpot")),
     ]
     if as_json:
-        click.echo(json.dumps(fit_json(found, table, judgements), indent=2))
+        click.echo(json.dumps(fit_json(found, table, judgements, fewer), indent=2))
     else:
-        print_fit(terminal(), found, table, judgements, roomier(found.ask, others))
+        print_fit(terminal(), found, table, judgements, fewer)
     return 0
 
 
 def _profile(ask: Ask, use: str, others: tuple[Form, ...], write: Path | None) -> int:
     from firsttoken.doctor.fit.profiles import USES, profile
 
+    here = Path(ask.model).expanduser()
+    if here.exists():  # the file may be used from another folder
+        ask = replace(ask, model=str(here.resolve()))
     text = profile(ask, USES[use], others).toml()
     if write is None:
         click.echo(text, nl=False)

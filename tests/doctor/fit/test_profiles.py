@@ -7,10 +7,11 @@ import pytest
 
 from firsttoken.cli.options import engine_config
 from firsttoken.cli.serve import serve
+from firsttoken.doctor.fit.form import fewer_bits
 from firsttoken.doctor.fit.profiles import USES, profile
 from firsttoken.errors import OutOfMemory
 from firsttoken.model.memory_plan import plan_memory
-from tests.doctor.fit.asks import ask_about
+from tests.doctor.fit.asks import BF16, QWEN3_4B, ask_about
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,13 @@ def test_serve_takes_a_profile_and_plans_what_it_says(card: str, use: str, tmp_p
 def test_a_use_takes_as_much_as_it_wants_where_that_is_there() -> None:
     assert profile(ask_about("H200"), USES["chat"], ()).fit.context == 32_768
     assert profile(ask_about("H200"), USES["long"], ()).fit.context == 262_144
+
+
+def test_fewer_bits_are_taken_where_nothing_else_holds_enough() -> None:
+    forms = fewer_bits(BF16, QWEN3_4B, (8, 6), gpu=True)
+    made = profile(ask_about("3060"), USES["code"], forms)
+    assert made.fit.ask.form == forms[1]
+    assert tomllib.loads(made.toml())["quantization"] == "fp8"
 
 
 def test_what_the_ask_names_is_kept() -> None:

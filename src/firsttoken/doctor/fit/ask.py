@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 
 from firsttoken.doctor.fit.form import Flags, Form
@@ -73,8 +74,9 @@ class Ask:
         return flags
 
     def command(self) -> str:
-        parts = [f"--{name} {value}" for name, value in self.flags.items()]
-        return " ".join(["firsttoken serve", self.model, *parts])
+        """What to type."""
+        flags = [part for name, value in self.flags.items() for part in (f"--{name}", value)]
+        return shlex.join(["firsttoken", "serve", self.model, *flags])
 
     def demand(self) -> Demand:
         seqs, tokens = self.batch

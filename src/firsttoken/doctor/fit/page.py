@@ -123,7 +123,10 @@ def print_refusal(console: Console, ask: Ask, why: str, changes: Sequence[Change
         console.print(f"      {change.fit.ask.command()}", highlight=False, soft_wrap=True)
 
 
-def as_json(fit: Fit, table: Sequence[Row], judgements: Sequence[Judgement]) -> dict[str, Any]:
+def as_json(
+    fit: Fit, table: Sequence[Row], judgements: Sequence[Judgement], others: Sequence[Fit] = ()
+) -> dict[str, Any]:
+    """The same for programs."""
     ask, plan = fit.ask, fit.plan
     return {
         "fits": True,
@@ -140,6 +143,7 @@ def as_json(fit: Fit, table: Sequence[Row], judgements: Sequence[Judgement]) -> 
         "max_model_len": fit.context,
         "longest_context": fit.longest,
         "sequences": {str(context): fit.sequences(context) for context in _CONTEXTS if context <= fit.context},
+        "fewer_bits": [{"kv_tokens": one.plan.kv_tokens, "command": one.ask.command()} for one in others],
         "speed": [asdict(row) for row in table],
         "judgements": [asdict(judgement) for judgement in judgements],
         "command": ask.command(),
