@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from tests.qwen3_4b import CONFIG
 
 from firsttoken.cli.main import main
+from firsttoken.cli.serve import serve
 
 MODEL = "Qwen/Qwen3-4B-Instruct-2507"
 
@@ -42,7 +44,7 @@ def test_as_json_both_answers_are_whole(capsys: pytest.CaptureFixture[str]) -> N
     assert found["memory"]["weight_bytes"] == 8_044_936_192
     assert [row["load"]["prompt"] for row in found["speed"]] == [32, 4096, 32_768]
     assert {judgement["verdict"] for judgement in found["judgements"]} <= {"met", "tune", "physics", "unknown"}
-    assert found["fewer_bits"][0]["command"] == f"firsttoken serve {MODEL} --kv-cache-dtype fp8"
+    assert f"firsttoken serve {MODEL} --quantization fp8" in [one["command"] for one in found["fewer_bits"]]
     assert run("--memory", "8GiB", "--json") == 1
     refused = json.loads(capsys.readouterr().out)
     assert not refused["fits"]
@@ -56,6 +58,19 @@ def test_any_context_has_its_figures(context: int, concurrency: int, capsys: pyt
     assert loads[-1]["streams"] == concurrency
     assert all(load["prompt"] + load["output"] <= max(context, 2) for load in loads)
     assert len({tuple(load.values()) for load in loads}) == len(loads)
+
+
+def test_serve_takes_every_command_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    commands: list[str] = []
+    for args in (["--gpu", "4090"], ["--gpu", "3070", "--context", "8K"], ["--gpu", "3080"]):
+        run(*args, "--json")
+        found = json.loads(capsys.readouterr().out)
+        commands += [one["command"] for one in found.get("fewer_bits", []) + found.get("instead", [])]
+    assert len(commands) >= 4
+    for command in commands:
+        program, name, *rest = shlex.split(command)
+        assert (program, name) == ("firsttoken", "serve")
+        assert serve.make_context("serve", rest).params["model"].startswith("Qwen/")
 
 
 def test_a_profile_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

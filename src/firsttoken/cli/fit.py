@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from firsttoken.cli.option_types import ByteSize, TokenCount
+from firsttoken.cli.serve import serve
 
 if TYPE_CHECKING:
     from firsttoken.doctor.fit.ask import Ask, Device
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
     from firsttoken.model.config import ModelConfig
 
 _USES = ("chat", "code", "long")
-_DTYPES = ("auto", "float32", "bfloat16", "float16")
-_KV_DTYPES = ("auto", "fp8", "fp8_e4m3")
-_QUANTIZATIONS = ("auto", "none", "fp8", "int8", "int4")
+
+
+def _choices(name: str) -> tuple[str, ...]:
+    """What `serve` takes for an option of its own."""
+    types = [option.type for option in serve.params if option.name == name]
+    return next((tuple(one.choices) for one in types if isinstance(one, click.Choice)), ("auto",))
+
+
+_DTYPES, _QUANTIZATIONS, _KV_DTYPES = _choices("dtype"), _choices("quantization"), _choices("kv_cache_dtype")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -173,7 +180,8 @@ def _forms(
         if path is not None and path.suffix == ".gguf" and not form.flags:
             form = replace(form, file_read=gguf_read_bytes(path), name="the file's bits, computed in float32")
     form = with_kv(form, values["kv_cache_dtype"])
-    return form, fewer_bits(form, config, device.capability, gpu=device.on_gpu)
+    caches = tuple(name for name in _KV_DTYPES if name in ("auto", "fp8"))
+    return form, fewer_bits(form, config, device.capability, gpu=device.on_gpu, caches=caches)
 
 
 def _ask(model: str, config: ModelConfig, device: Device, form: Form, values: dict[str, Any]) -> Ask:

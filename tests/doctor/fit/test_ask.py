@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from firsttoken.cli.serve import serve
 from firsttoken.doctor.fit.ask import Device, fit, longest_context
 from firsttoken.doctor.fit.devices import cpu_device, local_device, memory_device
 from firsttoken.doctor.fit.form import fewer_bits, on_cpu, on_gpu, with_kv
@@ -152,14 +151,14 @@ def test_what_serve_refuses_is_refused() -> None:
         on_gpu("auto", "int4", quantised, (9, 0))
 
 
-def test_fewer_bits_are_forms_that_serve_takes_the_most_exact_first() -> None:
+def test_fewer_bits_come_the_most_exact_first() -> None:
     gpu = fewer_bits(on_gpu("auto", "auto", QWEN3_4B, (8, 6)), QWEN3_4B, (8, 6), gpu=True)
     made = [(form.flags.get("quantization"), form.flags.get("kv-cache-dtype")) for form in gpu]
     assert made == [(None, "fp8"), ("fp8", None), ("fp8", "fp8"), ("int4", None), ("int4", "fp8")]
     (cpu_form,) = fewer_bits(on_cpu("auto", "auto"), QWEN3_4B, None, gpu=False)
-    for form in (*gpu, cpu_form):
-        flags = [part for name, value in form.flags.items() for part in (f"--{name}", value)]
-        assert serve.make_context("serve", ["a-model", *flags]).params["model"] == "a-model"
+    assert cpu_form.flags == {"quantization": "int4"}
+    weights = fewer_bits(on_gpu("auto", "auto", QWEN3_4B, None), QWEN3_4B, None, gpu=True, caches=("auto",))
+    assert [form.flags for form in weights] == [{"quantization": "fp8"}, {"quantization": "int4"}]
     kept = with_kv(on_gpu("auto", "auto", replace(QWEN3_4B, kept_bytes=0.53), None), "auto")
     (only,) = fewer_bits(kept, replace(QWEN3_4B, kept_bytes=0.53), None, gpu=True)
     assert only.flags == {"kv-cache-dtype": "fp8"}

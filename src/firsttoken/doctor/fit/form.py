@@ -83,10 +83,18 @@ def with_kv(form: Form, kv_cache_dtype: str) -> Form:
     return replace(form, name=f"{form.name}; FP8 keys and values", kv=1, flags=flags)
 
 
-def fewer_bits(form: Form, config: ModelConfig, capability: tuple[int, int] | None, *, gpu: bool) -> tuple[Form, ...]:
+def fewer_bits(
+    form: Form,
+    config: ModelConfig,
+    capability: tuple[int, int] | None,
+    *,
+    gpu: bool,
+    caches: tuple[str, ...] = ("auto", "fp8"),
+) -> tuple[Form, ...]:
     """Forms with fewer bytes than `form` that the same `serve` takes, the most exact first.
 
-    A CPU has no kernel for FP8 keys and values, so none is suggested there.
+    `caches` are the values of --kv-cache-dtype to try, the form's own first. A CPU has no kernel for FP8 keys and
+    values, so none is suggested there.
     """
     dtype, kv = form.flags.get("dtype", "auto"), form.flags.get("kv-cache-dtype", "auto")
     if form.activation == 4 if gpu else dtype not in ("auto", "float32"):
@@ -99,7 +107,7 @@ def fewer_bits(form: Form, config: ModelConfig, capability: tuple[int, int] | No
         rounded = [with_kv(one, kv) for one in made if one.held(config) < form.held(config)]
     if not gpu or kv != "auto":
         return tuple(rounded)
-    return tuple(with_kv(one, cache) for one in (form, *rounded) for cache in ("auto", "fp8"))[1:]
+    return tuple(with_kv(one, cache) for one in (form, *rounded) for cache in caches)[1:]
 
 
 def _flags(dtype: str, quantization: str) -> Flags:
