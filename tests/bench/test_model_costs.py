@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.builders import tiny_config, tiny_tensors
 from tests.model.gguf_files import write_gguf
+from tests.model.quant_files import pack_quantized
 from tests.qwen3_4b import CONFIG
 
 from firsttoken.bench.model_costs import find_model_costs, read_model_costs, with_card
@@ -49,6 +50,7 @@ def test_kv_in_fp8_takes_half(tmp_path: Path) -> None:
         ({"quant_method": "fp8"}, 1.0),
         ({"quant_method": "awq", "bits": 4}, 0.5),
         ({"quant_method": "gptq", "bits": 8}, 1),
+        (pack_quantized(128).config, 0.5),
     ],
 )
 def test_quantised_layers_count_their_bits_and_the_head_two_bytes(

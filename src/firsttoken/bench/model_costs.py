@@ -13,6 +13,7 @@ from firsttoken.errors import ConfigError, ModelError
 from firsttoken.model import cost
 from firsttoken.model.config import ModelConfig, load_config, parse_config
 from firsttoken.model.gguf_header import gguf_read_bytes
+from firsttoken.model.quantization import parse_quantization
 
 _ELEMENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 
@@ -110,6 +111,8 @@ def _bytes_of(quantised: Mapping[str, Any]) -> float:
         return 1.0
     if method in ("awq", "gptq") and isinstance(bits, int):
         return bits / 8
+    if method == "compressed-tensors" and (known := parse_quantization(quantised)) is not None:
+        return known.bits / 8
     raise ConfigError(f"The bytes of weights quantised with {method!r} are not known, so no ceiling can be given.")
 
 
