@@ -78,3 +78,44 @@ def test_quality_that_cannot_be_shown_is_not_passed(tmp_path: Path, program: str
     found = gate(tmp_path, f"{program} #")({}, {"quantization": "int8"})
     assert not found.passed
     assert reason in found.text
+
+
+def test_what_the_benchmark_writes_is_what_the_gate_reads() -> None:
+    from firsttoken.quality.records import Agreement, Distance, Needle, Perplexity, Side
+    from firsttoken.quality.records import Quality as Written
+
+    distance = Distance(way="decode", kind="all", positions=9, kl=0.01, kl_p99=0.1, same_best=0.99)
+    side = Side(
+        settings="demo",
+        model="demo",
+        device="cpu",
+        dtype="float32",
+        weights="int8",
+        attention="compiled",
+        weight_bytes=1,
+        kv_bytes_per_token=1,
+        kv_tokens=1,
+        peak_bytes=1,
+        start_seconds=1.0,
+        tpot=0.01,
+        output_tokens_per_s=9.0,
+        ttft=0.1,
+        perplexity=[Perplexity(kind="all", positions=9, value=8.0)],
+        needles=[Needle(tokens=512, asked=6, found=6)],
+    )
+    agreement = Agreement(answers=12, same=12, shared=1.0)
+    written = Written(
+        version="1",
+        created=1.0,
+        chunk=256,
+        answer_tokens=64,
+        a=side,
+        b=side,
+        floor=[distance],
+        distance=[distance],
+        floor_agreement=agreement,
+        agreement=agreement,
+    )
+    found = judge(msgspec.json.decode(msgspec.json.encode(written), type=Report))
+    assert found.passed
+    assert found.figures["kl"] == 0.01

@@ -49,7 +49,7 @@ def test_the_page_tells_everything_in_both_languages_and_loads_nothing() -> None
     assert page.open == []
     assert page.loads == []
     for text in (
-        "Change quantization = fp8: TPOT, median is +43.0 % better on fresh runs",
+        "Change quantization = fp8: TPOT, median, gains +43.0 % on fresh runs",
         "请修改 quantization = fp8",
         "--max-num-seqs 256 --quantization fp8",
         "Before and after",

@@ -32,6 +32,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     what_zh: str
     verdict: Verdict | None  # None: not measured
+    numerics: bool  # whether answers may change
     kept: bool
     confirmed: bool  # by fresh launches; else by screening alone
     measured: Gain | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from firsttoken.bench.statistics import MINIMUM_PAIRS
 from firsttoken.tune.arms import BASELINE, Arm, Config, in_order, named
 from firsttoken.tune.confirm import Claim, Confirmed, confirm, sentence, weakest
 from firsttoken.tune.lab import Lab, Said, Stage
@@ -13,11 +14,12 @@ from firsttoken.tune.screening import Measured, Screening, fit, plan_pairs
 from firsttoken.tune.search import combinations, search
 from firsttoken.tune.stats import ALPHA, MARGIN, Estimate, Verdict, estimate, verdict
 
-_NOISE_PAIRS = 3
-_SPARE = 7  # pairs beyond the number of arms, which tell the noise
-_EACH = 6  # pairs in which each arm is seen at least, where there is time
+_NOISE_PAIRS, _LEAST_NOISE_PAIRS = 3, 2
+_SHORT = 40  # runs; with fewer left after the first pair, a session saves where it can
+_SPARE, _LEAST_SPARE = 7, 3  # pairs beyond the number of arms, which tell the noise
+_EACH, _LEAST_EACH = 6, 4  # pairs in which each arm is seen at least; with fewer than 6 nothing is said to hurt
 _FINALISTS = 4  # arms that are confirmed together at most
-_FRESH_PAIRS = 8
+_FRESH_PAIRS, _LEAST_FRESH_PAIRS = 8, 2
 _ROUND = 0.7  # of what is left of alpha, for a round of confirmation
 
 
@@ -42,6 +44,7 @@ class Outcome:
     failed: dict[Arm, str]
     quality: dict[Config, Quality]
     left_out: list[Arm]  # no time
+    unconfirmed: list[Arm]  # looked better, and no time was left to confirm them
     rounds: list[Confirmed]
     kept: Config
     why_none: str  # why nothing is kept, or why the search broke off
@@ -67,6 +70,7 @@ class Session:
         self._seed, self._slo_share, self._margin, self._alpha = seed, slo_share, margin, alpha
         self._quality: dict[Config, Quality] = {}
         self._rounds: list[Confirmed] = []
+        self._unconfirmed: list[Arm] = []
 
     def run(self) -> Outcome:
         lab = self._lab
@@ -89,6 +93,7 @@ class Session:
             confirmed=confirmed,
             failed=lost,
             quality=self._quality,
+            unconfirmed=self._unconfirmed,
             left_out=[arm for arm in self._candidates if arm not in arms],
             rounds=self._rounds,
             kept=kept,
@@ -101,7 +106,9 @@ class Session:
 
     def _noise(self) -> list[Measured]:
         self._lab.tell(Stage("noise", "The baseline against itself"))
-        gains = [self._lab.pair(BASELINE, BASELINE) for _ in range(_NOISE_PAIRS)]
+        gains = [self._lab.pair(BASELINE, BASELINE)]
+        pairs = _NOISE_PAIRS if self._lab.runs_left >= _SHORT else _LEAST_NOISE_PAIRS
+        gains += [self._lab.pair(BASELINE, BASELINE) for _ in range(pairs - 1)]
         return [(BASELINE, BASELINE, gain) for gain in gains if gain is not None]
 
     def _affordable(self) -> list[Arm]:
@@ -112,13 +119,15 @@ class Session:
             predicted = self._candidates[arm].predicted
             return abs(predicted) if predicted is not None else self._margin
 
-        while len(arms) > 1 and 2 * _pairs_for(arms) > self._lab.runs_left / 2:
+        while len(arms) > 1 and 2 * _pairs_for(arms, _LEAST_SPARE, _LEAST_EACH) > self._lab.runs_left / 2:
             arms.remove(min(arms, key=promise))
         return arms
 
     def _screen(self, arms: Sequence[Arm]) -> list[Measured]:
         lab = self._lab
-        pairs = min(_pairs_for(arms), max(lab.runs_left // 2, 0)) if arms else 0
+        pairs = _pairs_for(arms, _SPARE, _EACH)
+        if 2 * pairs > lab.runs_left / 2:
+            pairs = min(_pairs_for(arms, _LEAST_SPARE, _LEAST_EACH), lab.runs_left // 2)
         lab.tell(Stage("screening", f"{len(arms)} values of {len({arm.knob for arm in arms})} knobs in {pairs} pairs"))
         measured: list[Measured] = []
         for first, second in plan_pairs(arms, pairs, self._seed) if pairs else []:
@@ -143,7 +152,9 @@ class Session:
         best = _best_of_each(hopeful, found)
         if not best:
             return BASELINE, "No value of a knob looked better than the baseline in screening."
-        finalists = sorted(best, key=lambda arm: -found.arms[arm].gain)[:_FINALISTS]
+        order = sorted(best, key=lambda arm: -found.arms[arm].gain)
+        finalists = order[: _finalists(lab.runs_left)]
+        self._unconfirmed = order[len(finalists) :]
         knobs = {arm.knob for arm in finalists}
         values = {knob: [arm for arm in hopeful if arm.knob == knob] for knob in knobs}
         config = lab.without_failures(frozenset(finalists))
@@ -161,7 +172,9 @@ class Session:
                 config -= {max(in_order(config), key=lambda arm: self._candidates[arm].numerics)}
                 continue
             lab.tell(Stage("confirmation", named(config)))
-            found = confirm(lab, config, least=least, alpha=alpha * _ROUND, reserve=2 * _FRESH_PAIRS)
+            needed = MINIMUM_PAIRS * _runs_a_block(len(config))
+            fresh = _FRESH_PAIRS if needed + 2 * _FRESH_PAIRS <= lab.runs_left else _LEAST_FRESH_PAIRS
+            found = confirm(lab, config, least=least, alpha=alpha * _ROUND, reserve=2 * fresh)
             alpha *= 1 - _ROUND
             self._rounds.append(found)
             lab.tell(Said(sentence(found)))
@@ -199,7 +212,7 @@ class Session:
         lab = self._lab
         if not kept:
             return None, (0, 0)
-        pairs = max(min(_FRESH_PAIRS, lab.runs_left // 2), 2)
+        pairs = max(min(_FRESH_PAIRS, lab.runs_left // 2), _LEAST_FRESH_PAIRS)
         lab.tell(Stage("fresh", f"{named(kept)} against the baseline, {pairs} fresh pairs"))
         before = lab.blocks
         gains = [lab.pair(BASELINE, kept) for _ in range(pairs)]
@@ -207,11 +220,24 @@ class Session:
         return (estimate(known) if known else None), (before + 1, lab.blocks)
 
 
-def _pairs_for(arms: Sequence[Arm]) -> int:
+def _runs_a_block(arms: int) -> int:
+    """The config, the baseline, and the config without each arm, which of one arm is the baseline."""
+    return 2 if arms == 1 else arms + 2
+
+
+def _finalists(runs: int) -> int:
+    """How many arms can be confirmed together in so many runs; one at least."""
+    most = _FINALISTS
+    while most > 1 and MINIMUM_PAIRS * _runs_a_block(most) + 2 * _LEAST_FRESH_PAIRS > runs:
+        most -= 1
+    return most
+
+
+def _pairs_for(arms: Sequence[Arm], spare: int, each: int) -> int:
     values: dict[str, int] = {}
     for arm in arms:
         values[arm.knob] = values.get(arm.knob, 0) + 1
-    return max(len(arms) + _SPARE, _EACH * max(values.values(), default=0))
+    return max(len(arms) + spare, each * max(values.values(), default=0))
 
 
 def _screened(one: Estimate, least: float, margin: float) -> Verdict:

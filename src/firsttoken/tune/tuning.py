@@ -154,6 +154,8 @@ def _tried(space: Space, choice: Choice, outcome: Outcome) -> list[Row]:
             refused = "its answers are not as good"
         elif arm in outcome.left_out:
             refused = "no time was left for it"
+        elif arm in outcome.unconfirmed:
+            refused = "it looked better, and no time was left to confirm it: give a longer --budget"
         elif claim is None:
             refused = "it could not be told from the others"
         rows.append(
@@ -164,6 +166,7 @@ def _tried(space: Space, choice: Choice, outcome: Outcome) -> list[Row]:
                 what=knob.what,
                 what_zh=knob.what_zh,
                 verdict=claim.verdict if claim is not None else None,
+                numerics=knob.numerics,
                 kept=arm in outcome.kept,
                 confirmed=arm in outcome.confirmed,
                 measured=_gain(claim.found) if claim is not None else None,
@@ -187,6 +190,7 @@ def _skipped(space: Space, choice: Choice) -> list[Row]:
             what=knob.what,
             what_zh=knob.what_zh,
             verdict=None,
+            numerics=knob.numerics,
             kept=False,
             confirmed=False,
             measured=None,

@@ -30,7 +30,7 @@ def answer(tuned: Tuned) -> Words:
         what, gain = ", ".join(tuned.changed), percent(tuned.fresh.gain)
         name = objective_name(tuned)
         return Words(
-            f"Change {what}: {name.en} is {gain} better on fresh runs (95 %: {interval(tuned.fresh)}).",
+            f"Change {what}: {name.en}, gains {gain} on fresh runs (95 %: {interval(tuned.fresh)}).",
             f"请修改 {what}：在全新的运行中，{name.zh}改善 {gain}（95 % 区间：{interval(tuned.fresh)}）。",
         )
     if any(row.verdict is not None for row in tuned.rows):
