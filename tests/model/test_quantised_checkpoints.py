@@ -126,6 +126,24 @@ def test_modules_left_out_of_the_quantisation_are_dense(tmp_path: Path) -> None:
     assert isinstance(decoder.layers[1].down, QuantLinear)
 
 
+def test_a_bias_that_the_model_has_no_place_for_may_be_there_if_it_adds_nothing(tmp_path: Path) -> None:
+    published, changes, _ = LAYOUTS["gptq"]
+    raw = config_of(changes)
+
+    def with_bias(value: float) -> Published:
+        def store(weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+            parts, seen = published.store(weight)
+            return parts | {"bias": torch.full((len(weight),), value)}, seen
+
+        return Published(published.config, store)
+
+    write_quantised(tmp_path / "zeros", raw, tiny_tensors(raw), with_bias(0.0))
+    assert load(tmp_path / "zeros").layers[0].down.bias is None
+    write_quantised(tmp_path / "ones", raw, tiny_tensors(raw), with_bias(1.0))
+    with pytest.raises(ModelError, match=r"no place for: model.layers.0.mlp.down_proj.bias"):
+        load(tmp_path / "ones")
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [

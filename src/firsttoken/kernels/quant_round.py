@@ -11,7 +11,7 @@ GROUPS = (128, 64, 32)  # inputs a scale of the integer forms: the largest that 
 _FP8_MAX = 448.0  # of E4M3
 _SMALLEST = 2.0**-24  # a scale in float16
 _SHRINKS = (1.0, 0.95, 0.9, 0.85, 0.8)  # of a group's range: cutting off its ends may cost less than coarser steps
-_SLICE = 4096  # rows made float32 at a time
+_SLICE = 1024  # rows made float32 at a time, in each of the threads that load
 
 
 def group_of(in_features: int, form: QuantForm) -> int | None:

@@ -69,7 +69,11 @@ class Checkpoint:
         surplus = [
             name
             for name in self._file_of
-            if name not in expected and name not in ignored and name not in of_those and not _is_harmless(name, config)
+            if name not in expected
+            and name not in ignored
+            and name not in of_those
+            and not _is_harmless(name, config)
+            and not self._adds_nothing(name)
         ]
         if surplus:
             raise ModelError(f"{folder} has tensors that {config.architecture} has no place for: {named(surplus)}.")
@@ -82,6 +86,11 @@ class Checkpoint:
                 raise ModelError(f"{folder}: {name} has the shape {found}, but config.json asks for {list(shape)}.")
             if view.get_dtype() not in _FLOATS:
                 raise ModelError(f"{folder}: {name} is {view.get_dtype()}; only {', '.join(_FLOATS)} are supported.")
+
+    def _adds_nothing(self, name: str) -> bool:
+        """Whether it is a bias of zeros: some GPTQ checkpoints have one for each module, whatever the model."""
+        module, _, part = name.rpartition(".")
+        return part == "bias" and module in self._stored and not bool(self._tensor(name).any())
 
     def _find_stored(self, quantization: Quantization) -> None:
         """Which modules are quantised, by the tensors that are there; each is checked."""
