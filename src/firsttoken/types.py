@@ -109,3 +109,4 @@ class EngineInfo:
     kv_bytes_per_token: int
     weight_bytes: int  # read once a decode step
     phases: dict[str, float]  # start-up seconds by phase
+    kv_dtype: str = ""  # of the cache where it is not that of activations

@@ -19,6 +19,7 @@ from triton.compiler import ASTSource, compile
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
 from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
 from firsttoken.kernels.gpu.draw import best_of_slices_kernel, draw_kernel
+from firsttoken.kernels.gpu.e4m3 import BY_BITS, NATIVE, PLAIN
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
 from firsttoken.kernels.gpu.launch import Op, default_product, fitting_row_tile
 from firsttoken.kernels.gpu.matvec import matvec_kernel
@@ -29,7 +30,7 @@ from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
 from firsttoken.kernels.gpu.widen import fp8_rows_kernel, widen_kernel
 from firsttoken.kernels.plan import CHUNK_TILE, LONG_CHUNK_TILE
 
-FLOAT32 = {"cos", "sin", "partial", "partial_ml", "logits", "best_value"}
+FLOAT32 = {"kv_scales", "cos", "sin", "partial", "partial_ml", "logits", "best_value"}
 INT32 = {"inputs", "contexts", "table_rows", "tables", "parts", "arrivals", "tiles", "best_id"}
 INT64 = {"token_ids", "last_ids", "rope_rows", "slots"}
 SCALARS = {"eps": "fp32", "scale": "fp32"}
@@ -129,18 +130,21 @@ def main(capability: int, shared_kib: int) -> None:
         rows_in_fp8 = {"K": 9728, "BK": 16384, "NORM": True, "MAX": 448.0}
         types = {"out": "*fp8e4nv", "scales": "*fp32"}
         print("fp8_rows", "-", build(fp8_rows_kernel, target, 8, rows_in_fp8, **types))
-    for fused, rows in itertools.product((True, False), (1, 64)):
+    fp8 = NATIVE if capability >= 89 else BY_BITS
+    caches = {"": ({"KV_FORM": PLAIN}, {}), "-fp8": ({"KV_FORM": fp8}, {"k_cache": "*u8", "v_cache": "*u8"})}
+    for (cache, (how, kv)), fused, rows in itertools.product(caches.items(), (True, False), (1, 64)):
         tile = fitting_row_tile(shared_kib * 1024, 128, rows)
         constants = heads | {"GROUP": 4, "GROUP_PAD": 4, "TILE_ROWS": 16, "BT": tile.tokens, "STAGES": tile.stages}
         early = tile.early if pdl and fused else 0
-        constants |= {"MERGE": 8, "QK_NORM": True, "FUSED": fused, "PDL": pdl, "EARLY": early}
-        form = f"{'fused' if fused else 'separate'}-{rows}"
-        print("row_attention", form, build(row_attention_kernel, target, 4, constants))
-    for tokens in (CHUNK_TILE, LONG_CHUNK_TILE):
-        chunk = heads | {"GROUP": 4, "GROUP_PAD": 4, "BQ": tokens, "BT": 64, "STAGES": 3, "PDL": pdl}
-        print("chunk_attention", tokens, build(chunk_attention_kernel, target, 4, chunk))
-    rope = heads | {"HEADS": 32, "HEADS_PAD": 32, "KV_PAD": 8, "QK_NORM": True, "PDL": pdl}
-    print("rope_cache", "-", build(rope_cache_kernel, target, 4, rope))
+        constants |= {"MERGE": 8, "QK_NORM": True, "FUSED": fused, "PDL": pdl, "EARLY": early} | how
+        form = f"{'fused' if fused else 'separate'}-{rows}{cache}"
+        print("row_attention", form, build(row_attention_kernel, target, 4, constants, **kv))
+    for (cache, (how, kv)), tokens in itertools.product(caches.items(), (CHUNK_TILE, LONG_CHUNK_TILE)):
+        chunk = heads | {"GROUP": 4, "GROUP_PAD": 4, "BQ": tokens, "BT": 64, "STAGES": 3, "PDL": pdl} | how
+        print("chunk_attention", f"{tokens}{cache}", build(chunk_attention_kernel, target, 4, chunk, **kv))
+    for cache, (how, kv) in caches.items():
+        rope = heads | {"HEADS": 32, "HEADS_PAD": 32, "KV_PAD": 8, "QK_NORM": True, "PDL": pdl} | how
+        print("rope_cache", f"plain{cache}", build(rope_cache_kernel, target, 4, rope, **kv))
     print("rms_norm", "-", build(rms_norm_kernel, target, 8, {"K": 2560, "BK": 4096, "FOLDED": False}))
     print("swiglu", "-", build(swiglu_kernel, target, 4, {"N": 9728, "BN": 1024}))
     print("embedding", "-", build(embedding_kernel, target, 4, {"K": 2560, "BK": 4096}))

@@ -134,6 +134,12 @@ _OPTIONS = [
     ),
     _option(
         _MEMORY,
+        "--kv-cache-dtype",
+        type=click.Choice(["auto", "fp8", "fp8_e4m3"]),
+        help="Form of the KV cache; fp8 (E4M3, a scale a head) holds twice the tokens of auto, the activations' form.",
+    ),
+    _option(
+        _MEMORY,
         "--max-model-len",
         type=TokenCount(),
         help="Longest prompt and answer together: 32768, 32K, or auto for the longest that fits.  [default: auto]",

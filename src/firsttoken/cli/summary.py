@@ -91,7 +91,7 @@ def summary(info: EngineInfo, url: str, total: float, phases: dict[str, float]) 
         "weights": f"{_size(info.weight_bytes)} read a token; {info.weights}",  # which may end in a sentence
         "attention": info.attention,
         "KV cache": f"{kv_tokens:,} tokens in {info.num_blocks:,} blocks of {info.block_size}, "
-        f"{_size(kv_tokens * info.kv_bytes_per_token)}",
+        f"{_size(kv_tokens * info.kv_bytes_per_token)}" + (f"; {info.kv_dtype}" if info.kv_dtype else ""),
         "longest context": f"{info.max_model_len:,} tokens",
         "at once": f"up to {info.max_num_seqs:,} sequences",
         "ready in": f"{total:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in longest),

@@ -34,7 +34,8 @@ class Placement:
 
     device: torch.device
     device_name: str
-    dtype: torch.dtype  # of activations, and of the KV cache
+    dtype: torch.dtype  # of activations
+    fp8_cache: bool = False  # the KV cache holds E4M3 numbers, else the activations' dtype
     weights: WeightForm
     why: str  # which precision runs, and the reason; for low-bit weights what goes with them
     cpu_threads: int | None  # None on a GPU
@@ -42,6 +43,10 @@ class Placement:
     max_num_batched_tokens: int
     max_step_ms: float | None  # of a step that decodes and prefills
     graphs: bool  # steps of few tokens run as CUDA graphs
+
+    @property
+    def kv_element_bytes(self) -> int:
+        return 1 if self.fp8_cache else self.dtype.itemsize
 
     @property
     def bytes_per_weight(self) -> float:
@@ -71,6 +76,7 @@ def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str |
         device=device,
         device_name=_name(device),
         dtype=dtype,
+        fp8_cache=config.kv_cache_dtype != "auto",
         weights=weights,
         why=why,
         cpu_threads=_threads(config) if device.type == "cpu" else None,

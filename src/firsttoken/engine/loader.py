@@ -14,6 +14,7 @@ from firsttoken.engine.device import Placement, place, read_memory
 from firsttoken.engine.engine import Engine
 from firsttoken.engine.grammar.compiler import GrammarCompiler
 from firsttoken.engine.grammar.vocabulary import vocabulary_of, wait_for
+from firsttoken.engine.kv_scales import measure_kv_scales
 from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
 from firsttoken.engine.profile_run import activation_bytes
 from firsttoken.engine.scheduler import SchedulerLimits
@@ -140,7 +141,7 @@ class _Loader:
             config=model,
             weight_bytes=weight_bytes(model, placement.bytes_per_weight, placement.product_bytes(model.kept_bytes)),
             element_bytes=placement.dtype.itemsize,
-            kv_element_bytes=placement.dtype.itemsize,
+            kv_element_bytes=placement.kv_element_bytes,
             max_num_seqs=placement.max_num_seqs,
             max_num_batched_tokens=placement.max_num_batched_tokens,
             block_size=config.block_size,
@@ -194,7 +195,8 @@ class _Loader:
     def _runner(
         self, model: ModelConfig, decoder: Decoder, placement: Placement, plan: MemoryPlan, limit: int
     ) -> tuple[ModelRunner, RopeTable]:
-        kv = make_kv_cache(model, plan.num_blocks, plan.block_size, placement.dtype, placement.device)
+        scales = measure_kv_scales(decoder, limit, model.bos_token_id) if placement.fp8_cache else None
+        kv = make_kv_cache(model, plan.num_blocks, plan.block_size, placement.dtype, placement.device, scales)
         rope = RopeTable(model, plan.max_model_len, placement.device)
         runner = ModelRunner(
             decoder,
@@ -246,15 +248,18 @@ class _Loader:
             block_size=plan.block_size,
             num_blocks=plan.num_blocks,
             max_num_seqs=placement.max_num_seqs,
-            kv_bytes_per_token=kv_bytes_per_token(model, placement.dtype.itemsize),
+            kv_bytes_per_token=kv_bytes_per_token(model, placement.kv_element_bytes),
             weight_bytes=decoder.weight_bytes,
             phases=self._phases,
+            kv_dtype="FP8 (E4M3), a scale a head" if placement.fp8_cache else "",
         )
 
 
 def _attention(placement: Placement) -> str:
     if placement.device.type == "cuda" and placement.dtype.itemsize == 2 and has_triton():
         return "Triton over the paged cache; cuDNN for long fresh prompts"
+    if placement.fp8_cache and placement.device.type == "cpu":
+        return "torch reference, as FP8 keys and values have no compiled CPU kernel: slow over long contexts"
     if placement.device.type == "cpu" and placement.dtype == torch.float32 and cpu_kernels() is not None:
         return "compiled CPU kernel"
     return "torch reference"

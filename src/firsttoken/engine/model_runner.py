@@ -35,12 +35,22 @@ Scored = tuple[Tensor, Tensor, Tensor, Tensor]  # as `kernels.sampling.logprobs`
 
 
 def make_kv_cache(
-    config: ModelConfig, num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device
+    config: ModelConfig,
+    num_blocks: int,
+    block_size: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    scales: Many[Tensor] | None = None,
 ) -> list[KVLayer]:
-    """One zeroed layer of cache a decoder layer. On a CPU, pages take memory only once they are used."""
+    """One zeroed layer of cache a decoder layer. On a CPU, pages take memory only once they are used.
+
+    With `scales`, [2, kv_heads] a layer, it holds E4M3 numbers instead of `dtype`.
+    """
     shape = (num_blocks, config.num_kv_heads, block_size, config.head_dim)
+    dtype = dtype if scales is None else torch.uint8
     return [
-        KVLayer(lazy_zeros(shape, dtype, device), lazy_zeros(shape, dtype, device)) for _ in range(config.num_layers)
+        KVLayer(*(lazy_zeros(shape, dtype, device) for _ in range(2)), None if scales is None else scales[layer])
+        for layer in range(config.num_layers)
     ]
 
 

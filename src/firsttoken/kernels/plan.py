@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from firsttoken.kernels import e4m3
+
 CHUNK_TILE = 16  # query tokens a program of a GPU's chunk attention: 64 rows with a group of four heads
 LONG_CHUNK_TILE = 32  # over long contexts, where reading each key for more queries pays
 
@@ -24,6 +26,8 @@ class KVLayer:
 
     k: Tensor  # [num_blocks, kv_heads, block_size, head_dim]
     v: Tensor  # [num_blocks, kv_heads, block_size, head_dim]
+    # [2, kv_heads] float32, of keys and of values: k and v are then E4M3 numbers in uint8, in units of these
+    scales: Tensor | None = None
 
     @property
     def num_kv_heads(self) -> int:
@@ -40,17 +44,22 @@ class KVLayer:
     def write(self, slots: Tensor, k: Tensor, v: Tensor) -> None:
         """Stores k and v [n, kv_heads, head_dim] at flat slots [n]."""
         block, offset = slots // self.block_size, slots % self.block_size
+        if self.scales is not None:
+            k, v = e4m3.encode(k, self.scales[0, :, None]), e4m3.encode(v, self.scales[1, :, None])
         self.k[block, :, offset] = k.to(self.k.dtype)
         self.v[block, :, offset] = v.to(self.v.dtype)
 
     def gather(self, block_table: Tensor, context: int) -> tuple[Tensor, Tensor]:
-        """The first `context` keys and values of one sequence, each [context, kv_heads, head_dim]."""
+        """The first `context` keys and values of one sequence, each [context, kv_heads, head_dim]; E4M3 as float32."""
         used = block_table[: -(-context // self.block_size)].long()
 
         def rows(cache: Tensor) -> Tensor:
             return cache[used].transpose(1, 2).reshape(-1, self.num_kv_heads, self.head_dim)[:context]
 
-        return rows(self.k), rows(self.v)
+        k, v = rows(self.k), rows(self.v)
+        if self.scales is None:
+            return k, v
+        return e4m3.decode(k, self.scales[0, :, None]), e4m3.decode(v, self.scales[1, :, None])
 
 
 @dataclass(frozen=True, slots=True)

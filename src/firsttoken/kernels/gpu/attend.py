@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
-from firsttoken.kernels.gpu.launch import row_tile
+from firsttoken.kernels.gpu.e4m3 import BY_BITS, NATIVE, PLAIN, KvForm
+from firsttoken.kernels.gpu.launch import converts_fp8, row_tile
 from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
@@ -63,6 +64,7 @@ def _single(
         rope.sin,
         kv.k,
         kv.v,
+        _scales(kv),
         plan.rope_rows,
         plan.slots,
         rows.tables,
@@ -85,6 +87,7 @@ def _single(
         STAGES=tile.stages,
         MERGE=_MERGE,
         QK_NORM=q_norm is not None,
+        KV_FORM=kv_form(kv),
         FUSED=rows.fused,
         PDL=pdl,
         EARLY=tile.early if rows.fused and pdl else 0,
@@ -105,6 +108,7 @@ def _rope_cache(
         rope.sin,
         kv.k,
         kv.v,
+        _scales(kv),
         plan.rope_rows[first:],
         plan.slots[first:],
         _eps(q_norm),
@@ -115,6 +119,7 @@ def _rope_cache(
         HEAD_DIM=kv.head_dim,
         BLOCK=kv.block_size,
         QK_NORM=q_norm is not None,
+        KV_FORM=kv_form(kv),
         PDL=pdl,
         num_warps=4,
         **overlap(pdl),
@@ -134,6 +139,7 @@ def _chunks(qkv: Tensor, kv: KVLayer, plan: AttentionPlan, chunks: ChunkTiles, o
         qkv,
         kv.k,
         kv.v,
+        _scales(kv),
         chunks.tiles,
         tiles,
         chunks.contexts,
@@ -150,6 +156,7 @@ def _chunks(qkv: Tensor, kv: KVLayer, plan: AttentionPlan, chunks: ChunkTiles, o
         BQ=chunks.tile,
         BT=_TILE,
         STAGES=3,
+        KV_FORM=kv_form(kv),
         PDL=pdl,
         num_warps=4,
         **overlap(pdl),
@@ -165,6 +172,18 @@ def fresh_prompt(qkv: Tensor, kv: KVLayer, heads: int, scale: float, span: tuple
     with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
         a = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
     out[start:end].view(1, end - start, heads, kv.head_dim).copy_(a.transpose(1, 2))
+
+
+def kv_form(kv: KVLayer) -> KvForm:
+    """How the kernels read the cache on its device."""
+    if kv.scales is None:
+        return PLAIN
+    return NATIVE if kv.k.is_cuda and converts_fp8(kv.k.device.index) else BY_BITS
+
+
+def _scales(kv: KVLayer) -> Tensor:
+    """A pointer for the kernel; it is not read where there are none."""
+    return kv.k if kv.scales is None else kv.scales
 
 
 def _weight(norm: Norm | None, rope: Rope) -> Tensor:

@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from firsttoken.kernels.gpu.e4m3 import as_query, read_kv, unit
+
 
 @triton.jit
 def _attend(
@@ -33,6 +35,7 @@ def _attend(
     BLOCK: tl.constexpr,
     BT: tl.constexpr,
     STAGES: tl.constexpr,
+    KV_FORM: tl.constexpr,
     MASKED: tl.constexpr,
 ):
     d = tl.arange(0, HEAD_DIM)
@@ -44,11 +47,12 @@ def _attend(
             block = tl.load(table + t // BLOCK).to(tl.int64)
         at = ((block * KV_HEADS + kv_head) * BLOCK + t % BLOCK) * HEAD_DIM
         if MASKED:
-            kt = tl.load(k_cache + at[None, :] + d[:, None], mask=(t < last)[None, :], other=0.0)  # [HEAD_DIM, BT]
-            vt = tl.load(v_cache + at[:, None] + d[None, :], mask=(t < last)[:, None], other=0.0)  # [BT, HEAD_DIM]
+            kt = tl.load(k_cache + at[None, :] + d[:, None], mask=(t < last)[None, :], other=0)  # [HEAD_DIM, BT]
+            vt = tl.load(v_cache + at[:, None] + d[None, :], mask=(t < last)[:, None], other=0)  # [BT, HEAD_DIM]
         else:
             kt = tl.load(k_cache + at[None, :] + d[:, None])
             vt = tl.load(v_cache + at[:, None] + d[None, :])
+        kt, vt = read_kv(kt, KV_FORM), read_kv(vt, KV_FORM)
         scores = tl.dot(q, kt) * scale
         if MASKED:
             scores = tl.where(t[None, :] < limit[:, None], scores, float("-inf"))
@@ -67,6 +71,7 @@ def chunk_attention_kernel(
     qkv,  # [tokens, (heads + 2 kv_heads) * HEAD_DIM]
     k_cache,  # [blocks, KV_HEADS, BLOCK, HEAD_DIM]
     v_cache,
+    kv_scales,  # [2, KV_HEADS] float32; of an FP8 cache
     tiles,  # [2, tile count] int32: a tile's first token, and how many it has (0: none)
     tile_count,
     contexts,  # [tokens] int32, the token itself included
@@ -83,6 +88,7 @@ def chunk_attention_kernel(
     BQ: tl.constexpr,  # query tokens a tile
     BT: tl.constexpr,  # keys a turn
     STAGES: tl.constexpr,
+    KV_FORM: tl.constexpr,  # see `e4m3`
     PDL: tl.constexpr,
 ):
     if PDL:
@@ -108,7 +114,11 @@ def chunk_attention_kernel(
     token = (first + i).to(tl.int64)
     head = kv_head * GROUP + g
     q = tl.load(qkv + token[:, None] * WIDTH + head[:, None] * HEAD_DIM + d[None, :], mask=real[:, None], other=0.0)
-    q = q.to(k_cache.dtype.element_ty)
+    q = as_query(q, k_cache, KV_FORM)
+    v_unit = 1.0
+    if KV_FORM:
+        scale *= tl.load(kv_scales + kv_head) * unit(KV_FORM)
+        v_unit = tl.load(kv_scales + KV_HEADS + kv_head) * unit(KV_FORM)
     m_i = tl.full((BQ * GROUP_PAD,), float("-inf"), dtype=tl.float32)
     l_i = tl.zeros((BQ * GROUP_PAD,), dtype=tl.float32)
     acc = tl.zeros((BQ * GROUP_PAD, HEAD_DIM), dtype=tl.float32)
@@ -116,11 +126,11 @@ def chunk_attention_kernel(
     whole = context // BT * BT  # keys that every row of the tile sees
     acc, m_i, l_i = _attend(
         q, acc, m_i, l_i, k_cache, v_cache, table, kv_head, 0, whole, last, limit, scale,
-        KV_HEADS, HEAD_DIM, BLOCK, BT, STAGES, False,
+        KV_HEADS, HEAD_DIM, BLOCK, BT, STAGES, KV_FORM, False,
     )  # fmt: skip
     acc, m_i, l_i = _attend(
         q, acc, m_i, l_i, k_cache, v_cache, table, kv_head, whole, last, last, limit, scale,
-        KV_HEADS, HEAD_DIM, BLOCK, BT, STAGES, True,
+        KV_HEADS, HEAD_DIM, BLOCK, BT, STAGES, KV_FORM, True,
     )  # fmt: skip
     where = token[:, None] * (HEADS * HEAD_DIM) + head[:, None] * HEAD_DIM + d[None, :]
-    tl.store(out + where, acc / l_i[:, None], mask=real[:, None])
+    tl.store(out + where, acc * v_unit / l_i[:, None], mask=real[:, None])

@@ -95,6 +95,12 @@ def has_dependent_launch(index: int) -> bool:
     return torch.cuda.get_device_capability(index)[0] >= 9
 
 
+@functools.cache
+def converts_fp8(index: int) -> bool:
+    """E4M3 to float16 in hardware: from compute capability 8.9 up."""
+    return torch.cuda.get_device_capability(index) >= (8, 9)
+
+
 @dataclass(frozen=True, slots=True)
 class RowTile:
     """How single tokens read the cache: tokens a turn, and the turns under way.

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from firsttoken.kernels.gpu.e4m3 import encode
 from firsttoken.kernels.gpu.row_attention import norm_rope
 
 
@@ -18,6 +19,7 @@ def rope_cache_kernel(
     sin,
     k_cache,  # [blocks, kv_heads, BLOCK, HEAD_DIM]
     v_cache,
+    kv_scales,  # [2, KV_HEADS] float32; of an FP8 cache
     rope_rows,  # [tokens] int64
     slots,  # [tokens] int64, -1 writes nothing
     eps,
@@ -28,6 +30,7 @@ def rope_cache_kernel(
     HEAD_DIM: tl.constexpr,
     BLOCK: tl.constexpr,
     QK_NORM: tl.constexpr,
+    KV_FORM: tl.constexpr,  # see `e4m3`
     PDL: tl.constexpr,
 ):
     if PDL:
@@ -58,5 +61,12 @@ def rope_cache_kernel(
     slot = tl.load(slots + token)
     if slot >= 0:
         at = ((slot // BLOCK * KV_HEADS + kh[:, None]) * BLOCK + slot % BLOCK) * HEAD_DIM + d[None, :]
-        tl.store(k_cache + at, k.to(k_cache.dtype.element_ty), mask=kh_mask)
-        tl.store(v_cache + at, v.to(v_cache.dtype.element_ty), mask=kh_mask)
+        if KV_FORM:
+            heads = kv_scales + kh[:, None]
+            k_code = encode(k / tl.load(heads, mask=kh_mask, other=1.0))
+            v_code = encode(v.to(tl.float32) / tl.load(heads + KV_HEADS, mask=kh_mask, other=1.0))
+            tl.store(k_cache + at, k_code, mask=kh_mask)
+            tl.store(v_cache + at, v_code, mask=kh_mask)
+        else:
+            tl.store(k_cache + at, k.to(k_cache.dtype.element_ty), mask=kh_mask)
+            tl.store(v_cache + at, v.to(v_cache.dtype.element_ty), mask=kh_mask)

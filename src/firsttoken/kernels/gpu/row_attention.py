@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from firsttoken.kernels.gpu.e4m3 import as_query, encode, read_kv, unit
 from firsttoken.kernels.gpu.rows_dot import prefetch_l2
 
 
@@ -47,6 +48,7 @@ def row_attention_kernel(
     sin,
     k_cache,  # [blocks, kv_heads, BLOCK, HEAD_DIM]
     v_cache,
+    kv_scales,  # [2, kv_heads] float32; of an FP8 cache
     rope_rows,  # [rows] int64
     slots,  # [rows] int64, -1 for padding
     tables,  # [sequences, table_width] int32
@@ -71,6 +73,7 @@ def row_attention_kernel(
     QK_NORM: tl.constexpr,
     FUSED: tl.constexpr,
     PDL: tl.constexpr,
+    KV_FORM: tl.constexpr,  # see `e4m3`
     EARLY: tl.constexpr,  # of FUSED with PDL: 1 loads the first tile before the wait, 2 asks for it into L2
 ):
     if PDL:
@@ -104,10 +107,11 @@ def row_attention_kernel(
         block = tl.load(table + t // BLOCK, mask=t < stop, other=0).to(tl.int64)
         at = ((block * KV_HEADS + kv_head) * BLOCK + t % BLOCK) * HEAD_DIM
         if EARLY == 1:
-            k0 = tl.load(k_cache + at[None, :] + d[:, None], mask=(t < stop)[None, :], other=0.0)
-            v0 = tl.load(v_cache + at[:, None] + d[None, :], mask=(t < stop)[:, None], other=0.0)
+            k0 = tl.load(k_cache + at[None, :] + d[:, None], mask=(t < stop)[None, :], other=0)
+            v0 = tl.load(v_cache + at[:, None] + d[None, :], mask=(t < stop)[:, None], other=0)
         else:
-            lines = tl.arange(0, HEAD_DIM // 64) * 64
+            LINE: tl.constexpr = 64 if KV_FORM == 0 or HEAD_DIM < 128 else 128  # elements of a line of L2
+            lines = tl.arange(0, HEAD_DIM // LINE) * LINE
             prefetch_l2(k_cache + at[:, None] + lines[None, :])
             prefetch_l2(v_cache + at[:, None] + lines[None, :])
     if PDL:
@@ -117,14 +121,21 @@ def row_attention_kernel(
     q = tl.load(base + (kv_head * GROUP + g[:, None]) * HEAD_DIM + d[None, :], mask=g_mask[:, None], other=0.0)
     if FUSED:
         q = norm_rope(q.to(tl.float32), q_weight, c, s, eps, HEAD_DIM, QK_NORM)
-    q16 = q.to(k_cache.dtype.element_ty)
+    q16 = as_query(q, k_cache, KV_FORM)
+    v_unit = 1.0
+    if KV_FORM:
+        k_scale = tl.load(kv_scales + kv_head)
+        v_scale = tl.load(kv_scales + KV_HEADS + kv_head)
+        scale *= k_scale * unit(KV_FORM)
+        v_unit = v_scale * unit(KV_FORM)
 
     m_i = tl.full((TILE_ROWS,), float("-inf"), dtype=tl.float32)
     l_i = tl.zeros((TILE_ROWS,), dtype=tl.float32)
     acc = tl.zeros((TILE_ROWS, HEAD_DIM), dtype=tl.float32)
 
     if EARLY == 1:
-        scores = tl.dot(q16, k0) * scale
+        v0 = read_kv(v0, KV_FORM)
+        scores = tl.dot(q16, read_kv(k0, KV_FORM)) * scale
         scores = tl.where((t < stop)[None, :], scores, float("-inf"))
         m_i = tl.max(scores, axis=1)
         p = tl.where((t < stop)[None, :], tl.exp2(scores - m_i[:, None]), 0.0)
@@ -136,8 +147,9 @@ def row_attention_kernel(
         t_mask = t < stop
         block = tl.load(table + t // BLOCK, mask=t_mask, other=0).to(tl.int64)
         at = ((block * KV_HEADS + kv_head) * BLOCK + t % BLOCK) * HEAD_DIM
-        kt = tl.load(k_cache + at[None, :] + d[:, None], mask=t_mask[None, :], other=0.0)  # [HEAD_DIM, BT]
-        vt = tl.load(v_cache + at[:, None] + d[None, :], mask=t_mask[:, None], other=0.0)  # [BT, HEAD_DIM]
+        kt = tl.load(k_cache + at[None, :] + d[:, None], mask=t_mask[None, :], other=0)  # [HEAD_DIM, BT]
+        vt = tl.load(v_cache + at[:, None] + d[None, :], mask=t_mask[:, None], other=0)  # [BT, HEAD_DIM]
+        kt, vt = read_kv(kt, KV_FORM), read_kv(vt, KV_FORM)
         scores = tl.dot(q16, kt) * scale
         scores = tl.where(t_mask[None, :], scores, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(scores, axis=1))
@@ -151,12 +163,15 @@ def row_attention_kernel(
     if FUSED and index == num_parts - 1:
         k_raw = tl.load(base + (HEADS + kv_head) * HEAD_DIM + d).to(tl.float32)
         k_new = norm_rope(k_raw[None, :], k_weight, c, s, eps, HEAD_DIM, QK_NORM)  # [1, HEAD_DIM]
-        k_new = k_new.to(k_cache.dtype.element_ty)
         v_new = tl.load(base + (HEADS + KV_HEADS + kv_head) * HEAD_DIM + d)
+        if KV_FORM:
+            k_new, v_new = encode(k_new / k_scale), encode(v_new.to(tl.float32) / v_scale)
+        k_new, v_new = k_new.to(k_cache.dtype.element_ty), v_new.to(v_cache.dtype.element_ty)
         slot = tl.load(slots + row)
         at_new = ((slot // BLOCK * KV_HEADS + kv_head) * BLOCK + slot % BLOCK) * HEAD_DIM
         tl.store(k_cache + at_new + d[None, :], k_new)
-        tl.store(v_cache + at_new + d, v_new.to(v_cache.dtype.element_ty))
+        tl.store(v_cache + at_new + d, v_new)
+        k_new, v_new = read_kv(k_new, KV_FORM), read_kv(v_new, KV_FORM)  # as they will be read
         score = tl.sum(q16.to(tl.float32) * k_new.to(tl.float32), axis=1) * scale
         m_new = tl.maximum(m_i, score)
         alpha = tl.exp2(m_i - m_new)
@@ -165,6 +180,7 @@ def row_attention_kernel(
         acc = acc * alpha[:, None] + p_new[:, None] * v_new.to(tl.float32)[None, :]
         m_i = m_new
 
+    acc *= v_unit
     out_row = out + row.to(tl.int64) * HEADS * HEAD_DIM + kv_head * GROUP * HEAD_DIM
     if num_parts == 1:
         tl.store(out_row + g[:, None] * HEAD_DIM + d[None, :], acc / l_i[:, None], mask=g_mask[:, None])
