@@ -23,13 +23,13 @@ DEVICE = "cpu" if INTERPRETED else "cuda"
 ONE = torch.ones(1)
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]  # Triton's own
 def _write(x: Any, out: Any, COUNT: tl.constexpr) -> None:
     at = tl.arange(0, COUNT)
     tl.store(out + at, on_gpu.encode(tl.load(x + at)))
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]  # Triton's own
 def _read(codes: Any, out: Any, FORM: tl.constexpr, COUNT: tl.constexpr) -> None:
     at = tl.arange(0, COUNT)
     tl.store(out + at, on_gpu.read_kv(tl.load(codes + at), FORM).to(tl.float32) * on_gpu.unit(FORM))

@@ -48,9 +48,10 @@ def make_kv_cache(
     """
     shape = (num_blocks, config.num_kv_heads, block_size, config.head_dim)
     dtype = dtype if scales is None else torch.uint8
+    layers: Many[Tensor | None] = [None] * config.num_layers if scales is None else scales
     return [
-        KVLayer(*(lazy_zeros(shape, dtype, device) for _ in range(2)), None if scales is None else scales[layer])
-        for layer in range(config.num_layers)
+        KVLayer(lazy_zeros(shape, dtype, device), lazy_zeros(shape, dtype, device), each)
+        for each in layers
     ]
 
 
