@@ -49,10 +49,7 @@ def make_kv_cache(
     shape = (num_blocks, config.num_kv_heads, block_size, config.head_dim)
     dtype = dtype if scales is None else torch.uint8
     layers: Many[Tensor | None] = [None] * config.num_layers if scales is None else scales
-    return [
-        KVLayer(lazy_zeros(shape, dtype, device), lazy_zeros(shape, dtype, device), each)
-        for each in layers
-    ]
+    return [KVLayer(lazy_zeros(shape, dtype, device), lazy_zeros(shape, dtype, device), each) for each in layers]
 
 
 @dataclass(frozen=True, slots=True)
