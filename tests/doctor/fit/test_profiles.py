@@ -7,10 +7,13 @@ import pytest
 
 from firsttoken.cli.options import engine_config
 from firsttoken.cli.serve import serve
-from firsttoken.doctor.fit.form import fewer_bits
+from firsttoken.doctor.fit.devices import cpu_device
+from firsttoken.doctor.fit.form import fewer_bits, on_cpu
 from firsttoken.doctor.fit.profiles import USES, profile
 from firsttoken.errors import OutOfMemory
-from firsttoken.model.memory_plan import plan_memory
+from firsttoken.machine.ceilings import MemoryCeiling
+from firsttoken.machine.host import Host
+from firsttoken.model.memory_plan import GIB, plan_memory
 from tests.doctor.fit.asks import BF16, QWEN3_4B, ask_about
 
 
@@ -30,6 +33,16 @@ def test_serve_takes_a_profile_and_plans_what_it_says(card: str, use: str, tmp_p
     demand = made.fit.ask.demand()
     assert demand.max_num_seqs == (config.max_num_seqs or demand.max_num_seqs)
     assert plan_memory(demand, made.fit.ask.device.memory).max_model_len == config.max_model_len
+
+
+def test_a_cpus_profile_asks_for_the_cache_that_it_needs(tmp_path: Path) -> None:
+    host = Host(cores=2, memory_total=64 * GIB, memory_available=48 * GIB)
+    device = cpu_device(host, MemoryCeiling(20e9, 2, "2026-12-01"))
+    ask = ask_about("4090", device=device, form=on_cpu("auto", "auto"), context=16_384, concurrency=2)
+    path = tmp_path / "profile.toml"
+    path.write_text(profile(ask, USES["chat"], ()).toml())
+    params = serve.make_context("serve", ["--config", str(path)]).params
+    assert (params["max_model_len"], params["kv_cache_memory"]) == (16_384, 2 * 16_384 * 294_912)
 
 
 def test_a_use_takes_as_much_as_it_wants_where_that_is_there() -> None:
