@@ -25,7 +25,7 @@ def test_kernels_compile_and_fit_the_shared_memory_of(capability: int, tmp_path:
         env=environ | {"TRITON_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert result.returncode == 0, result.stderr[-2000:]
