@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from firsttoken.doctor.live.dialects import read_metrics
 from firsttoken.doctor.live.reading import EngineKind, Restarted, window
 from firsttoken.errors import ConfigError
+from firsttoken.server.metrics import EngineCollector
+from firsttoken.wire import EngineStats
 from tests.doctor.scripted_metrics import POOL, Scripted
+from tests.engine.fake_engine import info
 
 
 @pytest.mark.parametrize("engine", ["firsttoken", "vllm", "sglang"])
@@ -91,3 +95,15 @@ def test_other_texts_are_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         read_metrics(text, at=0.0)
     assert "\n" not in str(refused.value)
+
+
+def test_an_fp8_cache_is_seen_in_firsttokens_own_metrics() -> None:
+    stats = EngineStats(gauges={"num_requests_running": 0.0})
+
+    def read(kv_dtype: str) -> bool:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(EngineCollector("firsttoken", "m", "ready", info(kv_dtype=kv_dtype), stats))
+        return read_metrics(generate_latest(registry).decode(), at=0.0).kv_in_8_bits
+
+    assert read("FP8 (E4M3), a scale a head")
+    assert not read("")

@@ -74,7 +74,7 @@ class EngineCollector:
             "engine": "0",
             "block_size": str(info.block_size),
             "num_gpu_blocks": str(info.num_blocks),
-            "cache_dtype": info.dtype,
+            "cache_dtype": info.kv_dtype or info.dtype,
         }
         gauge = GaugeMetricFamily(self._named("cache_config_info"), "The KV cache's shape.", labels=list(labels))
         gauge.add_metric(list(labels.values()), 1.0)
