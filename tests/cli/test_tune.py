@@ -46,7 +46,7 @@ def test_a_short_session_writes_its_answer_and_is_not_begun_twice(tmp_path: Path
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Keep your settings" in done.stdout or "Nothing could be tried" in done.stdout
     tuned = load(tmp_path / "result.json")
-    assert tuned.runs >= 7  # the probe, and the baseline against itself
+    assert tuned.runs >= 5  # the probe, and the baseline against itself
     assert "scripted" in (tmp_path / "report.html").read_text()
     again = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert again.returncode == 2

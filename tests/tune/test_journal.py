@@ -55,6 +55,15 @@ def test_a_session_is_not_begun_over_another_nor_resumed_from_nothing(tmp_path: 
         Journal(path, plan(), resume=True)
 
 
+def test_two_sessions_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    first = Journal(path, plan(), resume=False)
+    with pytest.raises(ConfigError, match="another `firsttoken tune` works in"):
+        Journal(path, plan(), resume=True)
+    first.close()
+    Journal(path, plan(), resume=True).close()
+
+
 def test_an_answer_to_another_question_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(path, plan(), resume=False)

@@ -77,5 +77,5 @@ def test_a_probe_of_a_server_that_does_not_start_says_why(trials: Trials) -> Non
 def test_what_a_killed_session_left_is_gone_before_the_next_run(trials: Trials, tmp_path: Path) -> None:
     note = tmp_path / "server.pid"
     note.write_text("1")  # a process that is not the guard of this file is left alone
-    Trials(trials.bench)
+    trials.begin()
     assert not note.exists()

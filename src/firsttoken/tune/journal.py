@@ -7,10 +7,11 @@ was killed at any point reaches the verdicts that it would have reached.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import msgspec
 
@@ -52,6 +53,16 @@ class Journal:
         self._path = path
         self._lines: list[_Line] = []
         self._at = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(path.with_suffix(".lock"))
+        try:
+            self._open(plan, resume)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _open(self, plan: Plan, resume: bool) -> None:
+        path = self._path
         plan = msgspec.json.decode(msgspec.json.encode(plan), type=Plan)  # as it will be read
         if path.exists():
             if not resume:
@@ -59,7 +70,6 @@ class Journal:
             self._lines = _read(path, plan)
         elif resume:
             raise ConfigError(f"{path.parent} holds no session to resume: leave --resume out to begin one.")
-        path.parent.mkdir(parents=True, exist_ok=True)
         if not self._lines:
             self._lines = [_Line(plan=plan)]
         fresh = path.with_name(path.name + ".new")  # without the line that a crash may have cut
@@ -97,6 +107,20 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+        self._lock.close()
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """A file that this process alone holds, however long it lives. Raises ConfigError where another one does."""
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ConfigError(
+            f"another `firsttoken tune` works in {path.parent}: wait for it, or choose another --out."
+        ) from None
+    return file
 
 
 def seed_of(path: Path) -> int:

@@ -141,10 +141,6 @@ class Lab:
         done: dict[Config, Run] = {}
         for config in order:
             run = self._run(config, seed)
-            if run.value is None and config == BASELINE:
-                first, run = run, self._run(config, seed)
-                if run.value is None:
-                    raise Unavailable(f"The baseline does not run, so nothing can be compared to it: {first.failure}")
             if run.value is None:
                 self._note_failure(config, run.failure)
             else:
@@ -163,12 +159,7 @@ class Lab:
         self.blocks += 1
         seed = random.Random(f"{self._seed}/{self.blocks}").getrandbits(53)
         runs = [self._run(config, seed) for _ in range(2)]
-        broken = next((run for run in runs if run.value is None), None)
-        if broken is not None:
-            if config == BASELINE:
-                raise Unavailable(f"The baseline does not run, so nothing can be compared to it: {broken.failure}")
-            return None
-        return self.gain(*runs)
+        return self.gain(*runs) if all(run.value is not None for run in runs) else None
 
     def gain(self, first: Run, second: Run) -> float:
         """The logarithm by which the second is better."""
@@ -186,12 +177,20 @@ class Lab:
         answer = self._journal.step(
             "run",
             {"number": number, "block": self.blocks, "settings": settings, "seed": seed},
-            lambda: msgspec.to_builtins(self._measure(settings, number=number, seed=seed, limit=limit)),
+            lambda: msgspec.to_builtins(self._try(config, settings, number, seed, limit)),
         )
         run = msgspec.convert(answer, Run)
         self.spent += run.seconds
         self.runs.append(Kept(self.blocks, config, run))
         self.tell(Tried(number, config, run, self.spent, again))
+        return run
+
+    def _try(self, config: Config, settings: Settings, number: int, seed: int, limit: float | None) -> Run:
+        run = self._measure(settings, number=number, seed=seed, limit=limit)
+        if run.value is None and config == BASELINE:
+            run = self._measure(settings, number=number, seed=seed, limit=limit)
+            if run.value is None:  # not written down, so that --resume can try it again
+                raise Unavailable(f"The baseline does not run, so nothing can be compared to it: {run.failure}")
         return run
 
     def _limit(self) -> float | None:

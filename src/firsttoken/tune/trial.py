@@ -57,7 +57,9 @@ class Trials:
         self.bench = bench
         self._note = bench.folder / "server.pid"
         self._ceilings = MachineCeilings("http://127.0.0.1")
-        bench.folder.mkdir(parents=True, exist_ok=True)
+
+    def begin(self) -> None:
+        """Ends what a session that was killed left in the folder; nobody else may work in it now."""
         end_leftover(self._note)
 
     def __call__(self, settings: Settings, *, number: int, seed: int, limit: float | None) -> Run:

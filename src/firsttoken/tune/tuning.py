@@ -57,6 +57,7 @@ def run_tuning(
     baseline: Settings = dict(plan.baseline)
     journal = Journal(request.folder / "journal.jsonl", plan, resume=request.resume)
     try:
+        trials.begin()
         tell(Stage("probe", "The baseline's first run"))
         answer = journal.step(
             "probe", {"settings": baseline}, lambda: msgspec.to_builtins(_probe(trials, baseline, plan.seed))
