@@ -44,7 +44,7 @@ def test_a_short_session_writes_its_answer_and_is_not_begun_twice(tmp_path: Path
     words += ["--out", str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Keep your settings" in done.stdout or "Nothing could be tried" in done.stdout
+    assert any(text in done.stdout for text in ("Keep your settings", "Not decided", "Nothing could be tried"))
     tuned = load(tmp_path / "result.json")
     assert tuned.runs >= 5  # the probe, and the baseline against itself
     assert "scripted" in (tmp_path / "report.html").read_text()

@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 from tests.tune.made_up_session import made_up
@@ -76,6 +77,11 @@ def test_a_session_that_keeps_nothing_says_how_much_may_be_left() -> None:
     )
     assert "保持现有设置" in render(tuned)
     assert "Before and after" not in render(tuned)
+
+
+def test_a_session_that_could_not_tell_does_not_say_that_all_is_well() -> None:
+    tuned = msgspec.structs.replace(made_up(kept=False), best_left=0.9)
+    assert answer(tuned).en.startswith("Not decided: this session leaves room for a gain.")
 
 
 def test_the_files_are_written_and_read_again(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from firsttoken.bench.words import Words
 from firsttoken.tune.objective import FIGURES, OBJECTIVES
 from firsttoken.tune.records import Gain, Tuned
 
+_MUCH = 0.05  # gain that a session must rule out to say that all is well
+
 
 def percent(gain: float) -> str:
     """+3.1 %, and 0 without a sign."""
@@ -34,6 +36,12 @@ def answer(tuned: Tuned) -> Words:
             f"请修改 {what}：在全新的运行中，{name.zh}改善 {gain}（95 % 区间：{interval(tuned.fresh)}）。",
         )
     if any(row.verdict is not None for row in tuned.rows):
+        if tuned.best_left > _MUCH or not any(row.measured for row in tuned.rows):
+            return Words(
+                f"Not decided: this session leaves room for a gain. {tuned.why_none} Give a longer --budget, or a "
+                "calmer machine.",
+                "尚无定论：这次会话还不能排除明显的提升。请给更长的 --budget，或换更安静的机器。",
+            )
         left = f"{max(tuned.best_left, 0):.1%}".replace("%", " %")
         return Words(
             f"Keep your settings: nothing that was tried is shown to be better. At most {left} may be left in any one "
