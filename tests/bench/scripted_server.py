@@ -179,7 +179,7 @@ class ScriptedServer:
             while await self._one(reader, writer):
                 pass
         writer.close()
-        with suppress(ConnectionError):
+        with suppress(ConnectionError, asyncio.CancelledError):
             await writer.wait_closed()
         self._tasks.discard(task)
 
