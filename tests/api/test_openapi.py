@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jsonschema import ValidationError
 from tests.api.document import Document
 from tests.api.live_server import LiveServer, live_server
 
@@ -137,3 +138,36 @@ def test_refusals_before_any_route_are_as_described(tokenizer: Tokenizer) -> Non
             document.holds_for(path, server.post(path, prompt="a" * 2000))
             document.holds_for(path, server.client.post(path, json={}, headers={"x": "a" * 40_000}))
             document.holds_for(path, server.client.post(path, data={"prompt": "Hi"}))
+
+
+TURN = [{"role": "user", "content": "Hi"}]
+LEAST = {
+    "/v1/chat/completions": {"messages": TURN, "max_tokens": 1},
+    "/v1/completions": {"prompt": "Hi", "max_tokens": 1},
+    "/v1/responses": {"input": "Hi", "max_output_tokens": 1},
+    "/v1/messages": {"messages": TURN, "max_tokens": 1},
+    "/v1/messages/count_tokens": {"messages": TURN},
+}
+
+
+@pytest.mark.parametrize("path", LEAST)
+def test_a_field_may_be_null_where_the_document_says_so_and_nowhere_else(
+    server: LiveServer, document: Document, path: str
+) -> None:
+    schema = document.whole["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    least = LEAST[path]
+    document.check(least, schema)
+    for name in document.resolve(schema)["properties"]:
+        if name in least:
+            continue
+        body = least | {name: None}
+        taken = server.client.post(path, json=body).status_code == 200
+        assert taken == is_valid(document, body, schema), name
+
+
+def is_valid(document: Document, body: object, schema: dict[str, Any]) -> bool:
+    try:
+        document.check(body, schema)
+    except ValidationError:
+        return False
+    return True

@@ -56,10 +56,9 @@ def _as_system(value: Any) -> Any:
     return value
 
 
-Blocks = Annotated[
-    Any,
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]}),
-]
+_TEXT_OR_BLOCKS = [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]
+Blocks = Annotated[Any, WithJsonSchema({"anyOf": _TEXT_OR_BLOCKS})]
+BlocksOrNone = Annotated[Any, WithJsonSchema({"anyOf": [*_TEXT_OR_BLOCKS, {"type": "null"}]})]
 
 
 class TurnMessage(Fields):
@@ -137,7 +136,7 @@ class PromptFields(Fields):
     messages: Annotated[list[TurnMessage], Field(min_length=1, max_length=MAX_MESSAGES)] = Field(
         description="The turns so far. Two of one role may follow each other."
     )
-    system: Annotated[Blocks, BeforeValidator(_as_system)] = Field(None, description="A text, or text blocks.")
+    system: Annotated[BlocksOrNone, BeforeValidator(_as_system)] = Field(None, description="A text, or text blocks.")
     tools: Annotated[list[ClientTool], Field(max_length=MAX_TOOLS)] | None = Field(
         None, description="As in chat completions, in this API's form."
     )
