@@ -141,7 +141,7 @@ def test_refusals_before_any_route_are_as_described(tokenizer: Tokenizer) -> Non
 
 
 TURN = [{"role": "user", "content": "Hi"}]
-LEAST = {
+LEAST: dict[str, dict[str, object]] = {
     "/v1/chat/completions": {"messages": TURN, "max_tokens": 1},
     "/v1/completions": {"prompt": "Hi", "max_tokens": 1},
     "/v1/responses": {"input": "Hi", "max_output_tokens": 1},
