@@ -87,6 +87,7 @@ def test_the_escape_key_stops_an_answer(tab: Tab, model: ScriptedModel) -> None:
     model.reply = lambda _: Script([f"word{n} " for n in range(1000)], pause=0.02)
     tab.ask("Count")
     tab.expect_answer("word2")
+    expect(tab.page.locator("#stop-button")).to_be_visible()
     tab.page.keyboard.press("Escape")
     tab.expect_feet(1)
     assert model.asked[0].aborted
