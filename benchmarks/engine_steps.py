@@ -1,9 +1,10 @@
-"""What a decode step takes in the engine alone, without a server: by rows and by context, beside its floor.
+"""What a decode step takes in the engine alone, without a server: by rows and by context, beside the bytes
+that it has to read.
 
     python benchmarks/engine_steps.py MODEL [--load-format dummy] [--rows 1,16,64] [--context 128,4096]
 
-Then a long prompt among decoding rows: the worst step and the prompt's own time. On a GPU the floor is the bytes that a
-step must read over the card's measured bandwidth (`firsttoken doctor ceilings`), elsewhere over the host's.
+Then a long prompt among decoding rows: the worst step and the prompt's own time. Hold GB/s against what
+`firsttoken doctor ceilings` reads.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from firsttoken.cli.options import GroupedCommand, engine_config, serve_options, server_config
+from firsttoken.cli.grouped_options import GroupedCommand
+from firsttoken.cli.options import engine_config, serve_options, server_config
 from firsttoken.config import EngineConfig, ServerConfig
 from firsttoken.errors import ConfigError
 

@@ -26,7 +26,7 @@ from firsttoken.cli.bench_options import (
 )
 from firsttoken.cli.bench_quality import quality
 from firsttoken.cli.bench_results import compare, finish, load_measured, report, terminal
-from firsttoken.cli.options import GroupedCommand
+from firsttoken.cli.grouped_options import GroupedCommand
 
 if TYPE_CHECKING:
     from firsttoken.bench.live import LiveView

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from firsttoken.cli.grouped_options import apply_options
+from firsttoken.cli.grouped_options import grouped_option as _option
 from firsttoken.cli.option_types import JsonObject
-from firsttoken.cli.options import GroupedOption
 
 if TYPE_CHECKING:
     from firsttoken.bench.roofline_judge import GivenRates
@@ -43,10 +44,6 @@ class NumberList(click.ParamType):  # type: ignore[type-arg]  # generic in click
         if min(numbers) <= 0 or len(set(numbers)) < len(numbers):
             self.fail(f"{value!r} must be numbers above zero, each once.", param, ctx)
         return numbers
-
-
-def _option(group: str, *names: str, **kwargs: Any) -> Callable[[Command], Command]:
-    return click.option(*names, cls=GroupedOption, group=group, **kwargs)
 
 
 _SERVER = [
@@ -223,37 +220,31 @@ _RESULTS = [
 def launch_option(command: Command) -> Command:
     """A server of the run's own."""
     help = "Start this server first, time its start, and stop it at the end."
-    return _option("Server", "--launch", metavar="COMMAND", help=help)(command)
+    return apply_options([_option("Server", "--launch", metavar="COMMAND", help=help)], command)
 
 
 def side_options(command: Command) -> Command:
     """The two servers of an experiment."""
-    return _apply(_SIDES, command)
+    return apply_options(_SIDES, command)
 
 
 def server_options(command: Command) -> Command:
-    return _apply(_SERVER, command)
+    return apply_options(_SERVER, command)
 
 
 def work_options(command: Command) -> Command:
     """What is sent, and at what load."""
-    return _apply([*_WORK, *_LOAD], command)
+    return apply_options([*_WORK, *_LOAD], command)
 
 
 def result_options(command: Command) -> Command:
     """Where the results go."""
-    return _apply(_RESULTS, command)
+    return apply_options(_RESULTS, command)
 
 
 def figure_options(command: Command) -> Command:
     """What the figures are held against."""
-    return _apply(_FIGURES, command)
-
-
-def _apply(options: list[Callable[[Command], Command]], command: Command) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return apply_options(_FIGURES, command)
 
 
 def wanted_of(options: dict[str, Any]) -> Wanted:

@@ -10,32 +10,10 @@ from typing import Any
 import click
 
 from firsttoken.cli.config_file import load_defaults
+from firsttoken.cli.grouped_options import apply_options, grouped_option
 from firsttoken.cli.option_checks import api_keys, key_file, metric_prefix, origins
 from firsttoken.cli.option_types import ByteSize, JsonObject, TokenCount
 from firsttoken.config import EngineConfig, ServerConfig
-
-
-class GroupedOption(click.Option):
-    """An option that belongs to one section of the help."""
-
-    def __init__(self, *args: Any, group: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.group = group
-
-
-class GroupedCommand(click.Command):
-    """Prints the options in the order and under the titles of their groups."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            if not isinstance(parameter, click.Option):
-                continue  # the text above the options speaks of MODEL
-            if (record := parameter.get_help_record(ctx)) is not None:
-                groups.setdefault(getattr(parameter, "group", "Other"), []).append(record)
-        for title, records in groups.items():
-            with formatter.section(title):
-                formatter.write_dl(records, col_max=34)
 
 
 def _defaults() -> dict[str, Any]:
@@ -58,7 +36,7 @@ def _option(group: str, *names: str, help: str, **kwargs: Any) -> Callable[[Any]
     if default is not None and "multiple" not in kwargs:
         kwargs.setdefault("default", default)
         kwargs.setdefault("show_default", True)
-    return click.option(*flags, parameter, cls=GroupedOption, group=group, help=help, **kwargs)
+    return grouped_option(group, *flags, parameter, help=help, **kwargs)
 
 
 _MODEL, _MEMORY, _RUN = "Model", "Memory and batching", "How it runs"
@@ -358,9 +336,7 @@ _OPTIONS = [
 
 def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a command function with every flag of `serve`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    return apply_options(_OPTIONS, function)
 
 
 def engine_config(values: dict[str, Any]) -> EngineConfig:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firsttoken.cli.options import GroupedCommand, engine_config, serve_options, server_config
+from firsttoken.cli.grouped_options import GroupedCommand
+from firsttoken.cli.options import engine_config, serve_options, server_config
 from firsttoken.config import EngineConfig, ServerConfig
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from firsttoken.cli.bench_options import EXISTING, FOLDER, POSITIVE
+from firsttoken.cli.grouped_options import GroupedCommand, apply_options
+from firsttoken.cli.grouped_options import grouped_option as _option
 from firsttoken.cli.kernels import Seconds
 from firsttoken.cli.lazy_group import LazyGroup
-from firsttoken.cli.options import GroupedCommand, GroupedOption
 
 if TYPE_CHECKING:
     from firsttoken.bench.recipe import Recipe
@@ -32,10 +33,6 @@ class _Group(GroupedCommand, LazyGroup):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
-
-
-def _option(group: str, *names: str, **kwargs: Any) -> Callable[[Any], Any]:
-    return click.option(*names, cls=GroupedOption, group=group, **kwargs)
 
 
 _SERVER, _WORK, _GOAL, _SESSION = "Server", "Work", "Goal", "Session"
@@ -137,9 +134,7 @@ _OPTIONS = [
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    return apply_options(_OPTIONS, function)
 
 
 @click.group(cls=_Group, lazy=COMMANDS, invoke_without_command=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from firsttoken.doctor.lint.finding import Edit, Finding, Level
 from firsttoken.doctor.lint.launch import Launch
 from firsttoken.doctor.lint.shell import join
 from firsttoken.doctor.lint.unwrap import Container
@@ -39,3 +40,20 @@ class Case:
         if self.program == "firsttoken" and not _WITH_MODEL & set(self.words[:4]):
             return None
         return self.launch.model if self.launch else None
+
+    def finding(
+        self,
+        rule: str,
+        level: Level,
+        what: str,
+        why: str,
+        edits: tuple[Edit, ...] = (),
+        *,
+        source: str,
+        outer: tuple[str, ...] = (),
+    ) -> Finding:
+        """One that its edits, or the container's flags, cure whole; without either it is not cured."""
+        return Finding(
+            rule=rule, level=level, what=what, why=why, source=source, line=self.line, edits=edits, outer=outer,
+            whole=bool(edits or outer),
+        )  # fmt: skip

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from firsttoken.doctor.lint.case import Case
-from firsttoken.doctor.lint.finding import Edit, Finding, Level
+from firsttoken.doctor.lint.finding import Edit, Finding
 from firsttoken.doctor.lint.launch import Launch
 from firsttoken.doctor.lint.ports import port_of
 
@@ -24,7 +24,7 @@ def findings(case: Case, launch: Launch) -> Iterator[Finding]:
     if not gpus and "cpu" not in container.image and case.words and _is_run(case):
         what = "The container gets no card: --gpus all is missing."
         why = "Without it docker shows none, and the server finds no device."
-        yield _finding(case, "container-without-card", "error", what, why, (), outer=("--gpus", "all"))
+        yield case.finding("container-without-card", "error", what, why, outer=("--gpus", "all"), source=_SOURCE)
     listening = port_of(case)
     network = container.values("--network", "--net")
     for value in container.values("-p", "--publish"):
@@ -38,39 +38,23 @@ def findings(case: Case, launch: Launch) -> Iterator[Finding]:
             edits = (
                 Edit(option.start, option.end, words) if option else Edit(len(launch.words), len(launch.words), words),
             )
-            yield _finding(case, "port-not-published", "error", what, why, edits)
+            yield case.finding("port-not-published", "error", what, why, edits, source=_SOURCE)
     if not container.values("-p", "--publish", "-P", "--publish-all") and "host" not in network and _is_run(case):
         what = "No port is published, so nobody outside the container reaches the server."
         why = "-p 8000:8000 publishes it; --network host needs none."
         port = str(listening or 8000)
-        yield _finding(case, "no-port-published", "warn", what, why, (), outer=("-p", f"{port}:{port}"))
+        yield case.finding("no-port-published", "warn", what, why, outer=("-p", f"{port}:{port}"), source=_SOURCE)
     if case.program == "sglang" and launch.given("--host") is None and "host" not in network:
         what = "SGLang listens on 127.0.0.1, which cannot be reached from outside the container."
         why = "A published port arrives at the container's own address."
         edit = Edit(len(launch.words), len(launch.words), ("--host", "0.0.0.0"))
-        yield _finding(case, "container-default-host", "error", what, why, (edit,))
+        yield case.finding("container-default-host", "error", what, why, (edit,), source=_SOURCE)
     several = any(launch.given(name) for name in _PARALLEL)
     if several and _is_run(case) and not container.values("--ipc", "--shm-size"):
         what = "Workers of several cards share memory, and docker gives a container 64 MB of it."
         why = 'NCCL stops with a bus error or "no space left".'
-        yield _finding(case, "container-shared-memory", "error", what, why, (), outer=("--ipc=host",))
+        yield case.finding("container-shared-memory", "error", what, why, outer=("--ipc=host",), source=_SOURCE)
 
 
 def _is_run(case: Case) -> bool:
     return case.container is not None and bool(re.search(r"\b(docker|podman|nerdctl) (run|create)\b", case.raw))
-
-
-def _finding(
-    case: Case,
-    rule: str,
-    level: Level,
-    what: str,
-    why: str,
-    edits: tuple[Edit, ...],
-    *,
-    outer: tuple[str, ...] = (),
-) -> Finding:
-    return Finding(
-        rule=rule, level=level, what=what, why=why, source=_SOURCE, line=case.line, edits=edits, outer=outer,
-        whole=bool(edits or outer),
-    )  # fmt: skip

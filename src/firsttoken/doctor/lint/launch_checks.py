@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from firsttoken.doctor.lint import container_checks
 from firsttoken.doctor.lint.case import Case
-from firsttoken.doctor.lint.finding import Edit, Finding, Level
+from firsttoken.doctor.lint.finding import Edit, Finding
 from firsttoken.doctor.lint.launch import Launch, Option
 from firsttoken.doctor.lint.rules import quantity
 
@@ -36,7 +36,7 @@ def own_command(case: Case) -> Iterator[Finding]:
         edits = (Edit(position, position + 1, (near[1],)),) if near else ()
         what = f"firsttoken has no command {' '.join(case.words[1 : position + 1])}."
         source = "docs/reference/cli.md"
-        yield _finding(case, "no-such-command", "error", what, case.trouble, edits, source=source)
+        yield case.finding("no-such-command", "error", what, case.trouble, edits, source=source)
 
 
 def _model(case: Case, launch: Launch) -> Iterator[Finding]:
@@ -45,7 +45,7 @@ def _model(case: Case, launch: Launch) -> Iterator[Finding]:
     first = launch.positional[0] if launch.positional else None
     if case.program == "vllm" and named and first and case.container is None:
         what = f"Two models are named: {first[1]} and {named.value}."
-        yield _finding(case, "two-models", "error", what, "One process serves one model.", (_drop(named),))
+        yield case.finding("two-models", "error", what, "One process serves one model.", (_drop(named),), source=_SERVE)
     told = launch.given("--config") or launch.given("--help") or _gone_model(launch)
     if named is None and first is None and not told:
         what = "No model is named."
@@ -53,7 +53,7 @@ def _model(case: Case, launch: Launch) -> Iterator[Finding]:
         edit = Edit(launch.start, launch.start, ("Qwen/Qwen3-4B-Instruct-2507",))
         if case.program == "sglang":
             edit = Edit(launch.start, launch.start, ("--model-path", "Qwen/Qwen3-4B-Instruct-2507"))
-        yield _finding(case, "no-model", "error", what, why, (edit,))
+        yield case.finding("no-model", "error", what, why, (edit,), source=_SERVE)
 
 
 def _gone_model(launch: Launch) -> bool:
@@ -78,7 +78,7 @@ def _cards(case: Case, launch: Launch) -> Iterator[Finding]:
         why = "The server stops when a worker finds no card."
         edits = tuple(Edit(option.start, option.end, (option.written, str(count))) for option in options[:1])
         edits += tuple(_drop(option) for option in options[1:])
-        yield _finding(case, "more-cards-than-visible", "error", what, why, edits)
+        yield case.finding("more-cards-than-visible", "error", what, why, edits, source=_SERVE)
 
 
 def _batch(case: Case, launch: Launch) -> Iterator[Finding]:
@@ -90,19 +90,19 @@ def _batch(case: Case, launch: Launch) -> Iterator[Finding]:
         what = f"--max-num-batched-tokens {tokens.value} is less than --max-num-seqs {seqs.value if seqs else ''}."
         why = "Each running sequence needs one token of a step, so vLLM stops."
         edit = Edit(tokens.start, tokens.end, (tokens.written, str(max(int(rows), 2048))))
-        yield _finding(case, "batch-below-sequences", "error", what, why, (edit,))
+        yield case.finding("batch-below-sequences", "error", what, why, (edit,), source=_SERVE)
     chunks = launch.given("--enable-chunked-prefill")
     if tokens and most and length and chunks and chunks.off and most < length:
         what = f"Without chunks a prompt of {int(length)} tokens cannot pass --max-num-batched-tokens {tokens.value}."
         why = "vLLM stops: a whole prompt has to fit into one step then."
-        yield _finding(case, "batch-below-context", "error", what, why, (_drop(chunks),))
+        yield case.finding("batch-below-context", "error", what, why, (_drop(chunks),), source=_SERVE)
     blocks, block = _size(launch.given("--num-gpu-blocks-override")), _size(launch.given("--block-size")) or 16
     if blocks and length and context and blocks * block < length:
         what = f"{int(blocks)} blocks of {int(block)} hold fewer tokens than --max-model-len {context.value}."
         why = "One sequence of full length has to fit, so vLLM stops."
         override = launch.given("--num-gpu-blocks-override")
         assert override is not None
-        yield _finding(case, "blocks-below-context", "error", what, why, (_drop(override),))
+        yield case.finding("blocks-below-context", "error", what, why, (_drop(override),), source=_SERVE)
 
 
 def _size(option: Option | None) -> float | None:
@@ -111,19 +111,3 @@ def _size(option: Option | None) -> float | None:
 
 def _drop(option: Option) -> Edit:
     return Edit(option.start, option.end)
-
-
-def _finding(
-    case: Case,
-    rule: str,
-    level: Level,
-    what: str,
-    why: str,
-    edits: tuple[Edit, ...],
-    *,
-    source: str = "",
-) -> Finding:
-    return Finding(
-        rule=rule, level=level, what=what, why=why, source=source or _SERVE, line=case.line, edits=edits,
-        whole=bool(edits),
-    )  # fmt: skip

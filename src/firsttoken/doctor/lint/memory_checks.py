@@ -22,6 +22,8 @@ _LENGTH = ("--max-model-len", "--context-length")
 
 FindConfig = Callable[[str], ModelConfig | None]
 
+_SOURCE = "docs/guides/lint.md#memory"
+
 
 def findings(case: Case, find: FindConfig, memory: int | None, card: str) -> Iterator[Finding]:
     """What cannot be: `memory` is one card's bytes where they are known."""
@@ -38,7 +40,9 @@ def findings(case: Case, find: FindConfig, memory: int | None, card: str) -> Ite
     if length and wanted and wanted > config.context_length and not stretched and not forced:
         what = f"{length.written} {length.value} is more than the {config.context_length} positions of {model}."
         why = "The server stops; longer contexts need RoPE scaling, and a model that stands it."
-        yield _finding(case, "longer-than-the-model", what, why, (_set(length, config.context_length),))
+        yield case.finding(
+            "longer-than-the-model", "error", what, why, (_set(length, config.context_length),), source=_SOURCE
+        )
         wanted = config.context_length
     cards = _cards(launch)
     heads = launch.given("--tensor-parallel-size") or launch.given("--tp-size")
@@ -46,7 +50,7 @@ def findings(case: Case, find: FindConfig, memory: int | None, card: str) -> Ite
         fewer = max(count for count in range(1, cards) if config.num_heads % count == 0)
         what = f"{cards} cards cannot share the {config.num_heads} heads of {model} evenly."
         why = "Tensor parallelism gives each card the same number of attention heads; the server stops otherwise."
-        yield _finding(case, "heads-do-not-divide", what, why, (_set(heads, fewer),))
+        yield case.finding("heads-do-not-divide", "error", what, why, (_set(heads, fewer),), source=_SOURCE)
         cards = fewer
     yield from _pool(case, launch, config, length, wanted, cards)
     if memory is not None and not (launch.given("--cpu-offload-gb") or launch.given("--device")):
@@ -72,7 +76,7 @@ def _pool(
             f"A token of {case.model} takes {each / 1024:.0f} KiB of keys and values; the server stops unless one fits."
         )
         edit = _set(length, most) if length else Edit(len(launch.words), len(launch.words), (_name(case), str(most)))
-        yield _finding(case, "pool-below-context", what, why, (edit,))
+        yield case.finding("pool-below-context", "error", what, why, (edit,), source=_SOURCE)
 
 
 def _fits(
@@ -93,7 +97,7 @@ def _fits(
     if weights > budget:
         what = f"{case.model} does not fit {name}: its weights take {weights / GIB:.1f} GiB a card."
         why = f"Of {memory / GIB:.1f} GiB {part:.0%} may be used: take a smaller model or quantised weights."
-        yield _finding(case, "weights-do-not-fit", what, why, ())
+        yield case.finding("weights-do-not-fit", "error", what, why, source=_SOURCE)
         return
     if wanted is None and case.program in ("firsttoken", "sglang"):
         return  # both take what fits
@@ -111,7 +115,7 @@ def _fits(
         if most >= 1024:
             flag = (_name(case), str(most))
             edits = (_set(length, most) if length else Edit(len(launch.words), len(launch.words), flag),)
-        yield _finding(case, "context-does-not-fit", what, why, edits)
+        yield case.finding("context-does-not-fit", "error", what, why, edits, source=_SOURCE)
 
 
 def _weights(case: Case, launch: Launch, config: ModelConfig) -> float:
@@ -148,10 +152,3 @@ def _name(case: Case) -> str:
 
 def _set(option: Option, value: int) -> Edit:
     return Edit(option.start, option.end, (option.written, str(value)))
-
-
-def _finding(case: Case, rule: str, what: str, why: str, edits: tuple[Edit, ...]) -> Finding:
-    return Finding(
-        rule=rule, level="error", what=what, why=why, source="docs/guides/lint.md#memory", line=case.line, edits=edits,
-        whole=bool(edits),
-    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ _STEP = 30  # MHz: cards round a clock to one of their own steps
 _ROOT_ONLY = "only root may change a card's settings"
 
 
-class CardKnob:
+class CardKnob(ABC):
     """What the three settings share. `nvml` is the started module pynvml or a stand-in."""
 
     kind = ""
@@ -31,8 +32,9 @@ class CardKnob:
     def why_no_rights(self) -> str | None:
         return None if self._is_root else _ROOT_ONLY
 
+    @abstractmethod
     def read(self) -> str | None:
-        raise NotImplementedError
+        """As `Knob`."""
 
     def problem(self, value: str) -> str | None:
         now = self.read()
