@@ -24,14 +24,14 @@ DRIVER = Driver(
     trouble=None,
     modules=("nvidia", "nvidia_uvm"),
     module_version="580.159.04",
-    on_bus=("0000:05:00.0",),
+    on_bus=("0000:00:06.0",),
 )
 SOFTWARE = Software(
     python="3.12.3",
     torch="2.11.0+cu130",
     torch_cuda="13.0",
     triton="3.6.0",
-    builds_launchers=None,
+    no_launchers=None,
     c_compiler="/usr/bin/gcc",
     measured_cards=("NVIDIA H200",),
 )

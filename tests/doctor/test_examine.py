@@ -6,6 +6,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -113,12 +114,37 @@ def test_an_unused_card_is_put_to_work_and_read(tmp_path: Path) -> None:
 
 def test_a_card_that_others_use_is_put_to_work_only_when_asked(tmp_path: Path) -> None:
     used = H200(processes=[(1, None)])
-    [one] = taken(used, tmp_path).cards
-    assert (one.under_load, one.why_no_load) == (None, "not put to work beside others (--load does it)")
-    [one] = taken(used, tmp_path, even_if_used=True).cards
-    assert one.under_load is not None
+    load = ShortLoad(6)
+    [one] = taken(used, tmp_path, load_of=lambda index: load).cards
+    assert (load.left, one.under_load is not None and one.under_load.by_others) == (6, True)
+    [one] = taken(used, tmp_path, load_of=lambda index: load, even_if_used=True).cards
+    assert (load.left, one.under_load is not None and one.under_load.by_others) == (-1, False)
     [one] = taken(H200(), tmp_path, load_of=None).cards
     assert one.why_no_load == "not put to work, as --no-load says"
+
+
+def test_a_card_is_read_while_others_keep_it_at_work_and_not_while_they_leave_it_idle(tmp_path: Path) -> None:
+    used: dict[str, Any] = {"processes": [(545, 136_107_261_952)], "used": 136_761_442_304}
+    findings = {one.check: one for one in examine(taken(H200(**used), tmp_path))}
+    assert findings["SM clock"].reading == "1980 MHz under another program's load, 100% of 1980 MHz"
+    assert findings["PCIe link"].reading == "generation 5, 16 lanes under another program's load"
+    [one] = taken(H200("at_rest", **used), tmp_path).cards
+    assert one.under_load is None
+    assert one.why_no_load == "not put to work beside others, which leave it idle now (--load does it)"
+
+
+def test_an_h200_as_it_was_recorded_is_well_and_beside_a_server_only_the_server_is_seen() -> None:
+    recorded = json.loads(Path(__file__).with_name("h200_readings.json").read_text())
+    idle = examine(msgspec.convert(recorded["idle"], Readings, strict=False))
+    assert (worst(idle), exit_code(idle)) == ("ok", 0)
+    assert {one.check for one in idle if one.verdict == "unread"} == {"CPU governor", "model disk"}
+    by_check = {one.check: one.reading for one in idle}
+    assert by_check["SM clock"] == "1665 MHz under load, 84% of 1980 MHz"
+    assert by_check["held back"].endswith("694 W drawn at most of its own 700, as dense products do")
+    busy = examine(msgspec.convert(recorded["busy"], Readings, strict=False))
+    assert {one.check for one in busy if one.verdict == "warn"} == {"other processes", "memory", "port 8000"}
+    assert all("If it is the server that you" in one.fix for one in busy if one.verdict == "warn")
+    assert worst(busy) == "warn"
 
 
 def test_a_load_that_fails_is_a_reading_not_made(tmp_path: Path) -> None:

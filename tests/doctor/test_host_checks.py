@@ -153,7 +153,7 @@ def test_a_container_is_named() -> None:
     ("change", "check", "verdict", "reading"),
     [
         ({"triton": None}, "Triton", "bad", "not installed"),
-        ({"builds_launchers": "The GPU kernels need a C compiler."}, "Triton", "bad", "cannot start"),
+        ({"no_launchers": "The GPU kernels need a C compiler."}, "Triton", "bad", "cannot start"),
         ({"torch": None}, "versions", "bad", "torch not installed"),
         (
             {"measured_cards": ()},

@@ -14,7 +14,12 @@ _REASONS = {"software power cap": 0x4, "hardware slowdown": 0x8, "hardware therm
 
 
 class H200(RecordedNvml):
-    """Sensors play `samples` of the recording; what that lacks (limits, link, ECC) is as the data sheet says.
+    """An H200 as one was recorded on 2026-12-01, driver 580.159.04.
+
+    Sensors play `samples`, which `firsttoken bench run` took. How the card is set up (limits, link, ECC, clocks,
+    slowdown, address, memory in use) is what `firsttoken doctor --json` read of it idle;
+    tests/doctor/h200_readings.json has that whole, also beside a server. Only the list of clocks that
+    may be locked was not recorded.
 
     `absent` names whole NVML functions that fail. Every change is kept in `changes`, in order.
     """
@@ -44,7 +49,7 @@ class H200(RecordedNvml):
                 "mig": (0, 0),
                 "mode": 0,
                 "processes": [],
-                "used": 600_000_000,
+                "used": 644_939_776,
                 "lock": None,
                 "reason": None,
             }
@@ -105,7 +110,7 @@ class H200(RecordedNvml):
         return f"GPU-0000-{handle}"
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> SimpleNamespace:
-        return SimpleNamespace(busId=f"00000000:0{handle + 5}:00.0")
+        return SimpleNamespace(busId=f"00000000:00:0{handle + 6}.0")
 
     def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> tuple[int, int]:
         return tuple(self.state[handle].get("capability", (9, 0)))
@@ -121,7 +126,7 @@ class H200(RecordedNvml):
         return list(range(1980, 344, -15))
 
     def nvmlDeviceGetTemperatureThreshold(self, handle: int, kind: int) -> int:
-        return 92
+        return 89
 
     def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: int) -> int:
         return int(self.state[handle]["link"][0])

@@ -22,14 +22,18 @@ def no_sleep(seconds: float) -> None:
 def test_a_card_tells_how_it_is_set_up(tmp_path: Path) -> None:
     (tmp_path / "proc/77").mkdir(parents=True)
     (tmp_path / "proc/77/comm").write_text("python3\n")
-    device = tmp_path / "sys/bus/pci/devices/0000:05:00.0"
+    (tmp_path / "proc/77/cmdline").write_text("/usr/bin/python3\0-P\0-m\0firsttoken.engine.process\0{}\0")
+    device = tmp_path / "sys/bus/pci/devices/0000:00:06.0"
     device.mkdir(parents=True)
     (device / "numa_node").write_text("1\n")
     [card] = read_cards(H200(processes=[(77, 5_000_000_000), (78, None)]), tmp_path)
-    assert (card.name, card.uuid, card.bus, card.numa_node) == ("NVIDIA H200", "GPU-0000-0", "0000:05:00.0", 1)
+    assert (card.name, card.uuid, card.bus, card.numa_node) == ("NVIDIA H200", "GPU-0000-0", "0000:00:06.0", 1)
     assert (card.power_limit_w, card.power_default_w, card.power_least_w) == (700.0, 700.0, 200.0)
     assert (card.persistence, card.ecc, card.mig, card.compute_mode) == (True, True, False, "default")
-    assert card.processes == (CardProcess(77, "python3", 5_000_000_000), CardProcess(78, None, None))
+    assert card.processes == (
+        CardProcess(77, "python3: firsttoken.engine.process", 5_000_000_000),
+        CardProcess(78, None, None),
+    )
 
 
 def test_what_a_card_does_not_tell_is_none_and_the_rest_is_read() -> None:

@@ -26,6 +26,8 @@ def ceilings(model: str | None, refresh: bool, as_json: bool) -> int:
     found += _host()
     if model is not None:
         found += _model(model)
+    else:
+        notes.append("With a MODEL also the disk that holds it and its tokeniser.")
     if as_json:
         rows = [asdict(one) | {"share": one.share} for one in found]
         click.echo(json.dumps({"ceilings": rows, "notes": notes}, indent=2))
@@ -55,7 +57,8 @@ def _card(refresh: bool) -> tuple[list[Ceiling], list[str]]:
         return [], [str(error)]
     clocks = ""
     if found.sm_clock_mhz and found.memory_clock_mhz:
-        clocks = f", cores at {found.sm_clock_mhz:,.0f} MHz and memory at {found.memory_clock_mhz:,.0f}"
+        clocks = f"; under the bf16 product its cores ran at {found.sm_clock_mhz:,.0f} MHz, its memory at "
+        clocks += f"{found.memory_clock_mhz:,.0f} MHz"
     notes = [f"{gpu.name}, driver {gpu.driver}, measured on {found.measured_on}{clocks}."]
     if card is None:
         notes.append(f"No data sheet of {gpu.name} is known here.")

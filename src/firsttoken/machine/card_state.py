@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from firsttoken.machine.kernel_files import read_file
+from firsttoken.machine.kernel_files import program_name
 
 _T = TypeVar("_T")
 _COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
@@ -143,7 +143,7 @@ def _processes(found: Any, root: Path) -> tuple[CardProcess, ...] | None:
     if found is None:
         return None
     return tuple(
-        CardProcess(one.pid, read_file(root / f"proc/{one.pid}/comm"), one.usedGpuMemory or None) for one in found
+        CardProcess(one.pid, program_name(root / f"proc/{one.pid}"), one.usedGpuMemory or None) for one in found
     )
 
 

@@ -19,6 +19,7 @@ _START = 120.0  # seconds; importing torch from a cold disk can take most of it
 _OVERTIME = 10.0  # seconds; a card that hangs is not waited for
 _PAUSE = 0.05  # between two readings
 _FEWEST = 4  # readings that say something
+_BESIDE = 20  # readings beside other programs: a second
 _RISING = 0.25  # of the samples at the start, during which clocks still rise
 
 
@@ -34,6 +35,8 @@ class UnderLoad:
     link_generation: int | None = None  # highest
     link_width: int | None = None  # highest
     held_back: tuple[tuple[str, float], ...] = ()  # reason and the share of samples that had it
+    busy_percent: float | None = None  # median share of a sampling period in which any kernel ran
+    by_others: bool = False  # the work was another program's, and may ask less of the card than products do
 
 
 class Load(Protocol):
@@ -44,6 +47,23 @@ class Load(Protocol):
 
     def working(self) -> bool: ...
     def stop(self) -> None: ...
+
+
+class OthersLoad:
+    """What other programs do on the card meanwhile: nothing is added, so nothing is slowed down."""
+
+    def __init__(self, readings: int = _BESIDE) -> None:
+        self._left = readings
+
+    def start(self) -> None:
+        """They are at work or they are not: `UnderLoad.busy_percent` tells."""
+
+    def working(self) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
 
 
 def watch(nvml: Any, index: int, load: Load, sleep: Callable[[float], object] = time.sleep) -> UnderLoad:
@@ -77,6 +97,7 @@ def _sum_up(readings: list[GpuReading], links: list[tuple[int, int]]) -> UnderLo
         link_generation=max((generation for generation, _ in links), default=None),
         link_width=max((width for _, width in links), default=None),
         held_back=tuple((text, sum(text in one.held_back for one in readings) / len(readings)) for text in reasons),
+        busy_percent=_of([one.busy_percent for one in readings], statistics.median),
     )
 
 

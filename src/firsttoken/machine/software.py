@@ -21,7 +21,7 @@ class Software:
     torch: str | None
     torch_cuda: str | None  # "13.0"; None for a build for CPUs
     triton: str | None
-    builds_launchers: str | None  # why Triton could not build what starts its kernels, None where it can
+    no_launchers: str | None  # why Triton could not build what starts its kernels, None where it can
     c_compiler: str | None  # its path
     measured_cards: tuple[str, ...]  # cards that have measured kernel launches
 
@@ -37,7 +37,7 @@ def read_software(
         torch=_version("torch"),
         torch_cuda=_torch_cuda(search),
         triton=_version("triton"),
-        builds_launchers=why_no_launchers(),
+        no_launchers=why_no_launchers(),
         c_compiler=find_compiler(),
         measured_cards=measured_cards(),
     )

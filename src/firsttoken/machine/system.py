@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from firsttoken.machine.kernel_files import read_file
+from firsttoken.machine.kernel_files import program_name, read_file
 
 _LISTENS = "0A"  # of a socket's states in /proc/net/tcp
 
@@ -73,7 +73,7 @@ def _owner(inode: str, root: Path) -> str | None:
     for process in (root / "proc").glob("[0-9]*"):
         try:
             if any(str(link.readlink()) == target for link in (process / "fd").iterdir()):
-                return f"{read_file(process / 'comm')}, process {process.name}"
+                return f"{program_name(process)}, process {process.name}"
         except OSError:
             continue
     return None

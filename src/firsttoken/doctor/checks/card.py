@@ -122,7 +122,10 @@ def check_memory(card: CardState) -> Finding:
         fix = "Look on the host itself (`nvidia-smi`): another container, another user or a dead program holds it."
         return Finding(area_of(card), "memory", "warn", reading, why, fix)
     if free < _FULL * card.memory_total:
-        fix = "Stop what else uses the card (above), or plan with the rest: `serve --gpu-memory-utilization`."
+        fix = (
+            "If it is the server that you measure, all is well; else stop what uses the card (above), or plan with the "
+            "rest: `serve --gpu-memory-utilization`."
+        )
         return Finding(area_of(card), "memory", "warn", reading, why, fix)
     return Finding(area_of(card), "memory", "ok", reading, why)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from firsttoken.doctor.checks.card import area_of
 from firsttoken.doctor.finding import Finding, Verdict
 from firsttoken.doctor.readings import CardReadings
+from firsttoken.machine.card_under_load import UnderLoad
 
 _FEW = 0.1  # of the samples: a reason seen so rarely is a moment, no state
 _LOW = 0.75  # of the highest clock: dense products at a card's own power limit stay above it
@@ -26,7 +27,7 @@ def check_clocks(card: CardReadings) -> Finding:
     if load is None or load.sm_clock_mhz is None or not highest:
         return _unread(card, "SM clock", why)
     share = load.sm_clock_mhz / highest
-    reading = f"{load.sm_clock_mhz:.0f} MHz under load, {share:.0%} of {highest} MHz"
+    reading = f"{load.sm_clock_mhz:.0f} MHz {_when(load)}, {share:.0%} of {highest} MHz"
     if share >= _LOW:
         return Finding(area_of(card.state), "SM clock", "ok", reading, why)
     if _lasting(card):
@@ -45,7 +46,7 @@ def check_memory_clock(card: CardReadings) -> Finding:
     if load is None or load.memory_clock_mhz is None or not highest:
         return _unread(card, "memory clock", why)
     share = load.memory_clock_mhz / highest
-    reading = f"{load.memory_clock_mhz:.0f} MHz under load, {share:.0%} of {highest} MHz"
+    reading = f"{load.memory_clock_mhz:.0f} MHz {_when(load)}, {share:.0%} of {highest} MHz"
     if share >= 0.9:  # GeForce cards take a step down while CUDA runs
         return Finding(area_of(card.state), "memory clock", "ok", reading, why)
     fix = f"A lock (`-lmc`) is the usual cause: `sudo nvidia-smi -i {card.state.index} -rmc` takes it off."
@@ -60,9 +61,11 @@ def check_limits(card: CardReadings) -> Finding:
     lasting = _lasting(card)
     if not lasting:
         return Finding(area_of(card.state), "held back", "ok", f"by nothing, in {load.samples} readings", why)
-    power = "" if load.power_w is None else f"; {load.power_w:.0f} W drawn at most"
-    reading = ", ".join(f"by {text} in {share:.0%} of the readings" for text, share in lasting) + power
     verdict, fix = _judge(card, [text for text, _ in lasting])
+    power = "" if load.power_w is None else f"; {load.power_w:.0f} W drawn at most"
+    if verdict == "ok" and card.state.power_limit_w is not None:
+        power += f" of its own {card.state.power_limit_w:.0f}, as dense products do"
+    reading = ", ".join(f"by {text} in {share:.0%} of the readings" for text, share in lasting) + power
     return Finding(area_of(card.state), "held back", verdict, reading, why, fix)
 
 
@@ -73,7 +76,7 @@ def check_heat(card: CardReadings) -> Finding:
     load, limit = card.under_load, card.state.slowdown_c
     if load is None or load.temperature_c is None:
         return _unread(card, "temperature", why)
-    reading = f"{load.temperature_c:.0f} °C under load" + ("" if limit is None else f", slows down at {limit} °C")
+    reading = f"{load.temperature_c:.0f} °C {_when(load)}" + ("" if limit is None else f", slows down at {limit} °C")
     if limit is not None and load.temperature_c >= limit - _NEAR:
         fix = "Clean fans and filters, give the case more air, or lower the power limit a little."
         return Finding(area_of(card.state), "temperature", "bad", reading, why, fix)
@@ -88,7 +91,7 @@ def check_link(card: CardReadings) -> Finding:
     if load is None or load.link_width is None or load.link_generation is None or not state.link_width_max:
         return _unread(card, "PCIe link", why)
     generation = state.link_generation_max or load.link_generation
-    reading = f"generation {load.link_generation}, {load.link_width} lanes under load"
+    reading = f"generation {load.link_generation}, {load.link_width} lanes {_when(load)}"
     best = f"generation {generation}, {state.link_width_max} lanes"
     if load.link_width < state.link_width_max or load.link_generation < generation:
         share = load.link_width / state.link_width_max * 2.0 ** (load.link_generation - generation)
@@ -97,6 +100,10 @@ def check_link(card: CardReadings) -> Finding:
     if state.link_generation_card is not None and state.link_generation_card > generation:
         reading += f" (the card itself could do generation {state.link_generation_card}, this slot does not)"
     return Finding(area_of(state), "PCIe link", "ok", reading, why)
+
+
+def _when(load: UnderLoad) -> str:
+    return "under another program's load" if load.by_others else "under load"
 
 
 def _lasting(card: CardReadings) -> list[tuple[str, float]]:

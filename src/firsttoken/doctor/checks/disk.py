@@ -25,7 +25,7 @@ def check_speed(disk: Disk) -> Finding:
         return Finding(_AREA, "model disk", "ok", f"{where} is memory", why)
     remote = disk.filesystem in _REMOTE or (disk.filesystem or "").startswith("fuse")
     if disk.rate is None:
-        reading = f"{where}: not measured, because {disk.why_unmeasured}"
+        reading = f"{where}: not measured, because {disk.why_unmeasured} (`--models` names another place)"
         if remote:
             fix = "Keep models on a disk of this machine (`--download-dir`, HF_HOME)."
             return Finding(_AREA, "model disk", "warn", f"{reading}; it is reached over a network", why, fix)

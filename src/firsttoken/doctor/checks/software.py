@@ -36,8 +36,8 @@ def check_launchers(software: Software) -> Finding:
     if software.triton is None:
         fix = "Run `pip install triton` (Linux), or install torch with CUDA, which brings it along."
         return Finding(_AREA, "Triton", "bad", "not installed: every op runs through torch, slowly", why, fix)
-    if software.builds_launchers is not None:
-        return Finding(_AREA, "Triton", "bad", "cannot start its kernels", why, software.builds_launchers)
+    if software.no_launchers is not None:
+        return Finding(_AREA, "Triton", "bad", "cannot start its kernels", why, software.no_launchers)
     return Finding(_AREA, "Triton", "ok", "finds a C compiler and Python's headers", why)
 
 
