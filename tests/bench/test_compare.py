@@ -38,7 +38,9 @@ def test_requests_of_different_kinds_are_compared_apart() -> None:
     found = compare([one, one], ["old", "new"])
     by_place = {place: [row for row in found.rows if row.scenario == place] for place in
                 ("intruder", "intruder, arrival", "intruder, background")}  # fmt: skip
-    assert [row.figure.key for row in by_place["intruder, background"]] == ["ttft", "tpot", "worst_gap", "e2e"]
+    assert [row.figure.key for row in by_place["intruder, background"]] == [
+        "ttft", "tpot", "worst_gap", "worst_token_gap", "e2e",
+    ]  # fmt: skip
     assert by_place["intruder, background"][2].values == pytest.approx([0.338, 0.338], abs=0.001)
     assert by_place["intruder, arrival"][0].values == pytest.approx([0.997, 0.997])
     assert not {"ttft", "worst_gap"} & {row.figure.key for row in by_place["intruder"]}

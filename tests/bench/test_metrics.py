@@ -3,10 +3,19 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 
-from firsttoken.bench.metrics import distribution, least_sample, measure, measure_groups, parse_slo, percentile
+from firsttoken.bench.metrics import (
+    distribution,
+    least_sample,
+    measure,
+    measure_groups,
+    parse_slo,
+    percentile,
+    worst_token_gap,
+)
 from firsttoken.bench.records import STOPPED, Chunk, Phase, RequestRecord
 from firsttoken.errors import ConfigError
 
@@ -58,6 +67,27 @@ def test_figures_of_a_closed_loop() -> None:
     assert (found.output_tokens_per_s, found.total_tokens_per_s, found.requests_per_s) == (3.0, 13.0, 1.0)
     assert (found.ttft_scheduled, found.e2e_scheduled, found.send_lag) == (None, None, None)
     assert found.max_in_flight == 1
+
+
+def test_a_gap_that_two_tokens_share_is_not_one_tokens() -> None:
+    split = request(0.0, [0.1, 0.2, 0.4, 0.53])
+    split.chunks[2] = Chunk(0.4, "é", 2)  # its first half had no text
+    split.token_source = "server"
+    found = measure([split])
+    assert found.worst_gap.maximum == pytest.approx(0.2)
+    assert found.worst_token_gap is not None
+    assert found.worst_token_gap.maximum == pytest.approx(0.13)
+    split.chunks[2] = Chunk(0.4, "é", 0)  # a tokenizer's count: the token belongs to a later chunk
+    assert worst_token_gap(split) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("source", ["spread", "asked", "none"])
+def test_the_worst_token_gap_is_absent_where_nobody_counted_each_chunks_tokens(
+    source: Literal["spread", "asked", "none"],
+) -> None:
+    spread = request(0.0, [0.1, 0.2])
+    spread.token_source = source
+    assert measure([spread]).worst_token_gap is None
 
 
 def test_waiting_in_the_client_counts_from_the_schedule() -> None:

@@ -39,6 +39,8 @@ def test_the_scenarios_of_the_performance_page_fit_the_context_that_it_serves_wi
     scenarios, notes = plan(choose(["all"], own), 40_960)
     assert {one.name for one in scenarios} == {*built_in(), *own}
     assert not notes
+    assert [one.name for one in scenarios if one.extra_body] == ["intruder"]
+    assert next(one for one in scenarios if one.name == "intruder").extra_body == {"return_token_ids": True}
 
 
 def test_no_two_requests_of_a_cold_text_begin_alike() -> None:

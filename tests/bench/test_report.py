@@ -64,6 +64,16 @@ def assert_loads_nothing(text: str) -> None:
     assert not re.search(r"url\(|@import|https?:|fetch\(|XMLHttpRequest|import\(", style_and_script)
 
 
+def test_a_worst_token_gap_that_is_absent_is_said_to_be() -> None:
+    run = made_up_run()
+    absent = "the server did not count each chunk's tokens"
+    assert absent not in Page(render(run)).text
+    first = run.scenarios[0].metrics
+    assert first is not None
+    first.worst_token_gap = None
+    assert absent in Page(render(run)).text
+
+
 def test_the_page_is_whole_small_and_loads_nothing(tmp_path: Path) -> None:
     path = tmp_path / "new" / "run.html"
     write_report(path, made_up_run())

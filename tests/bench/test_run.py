@@ -48,11 +48,13 @@ def run(
     out: Path | None = None,
     tell: Callable[[Event], None] | None = None,
     processes: int = 1,
+    extra_body: dict[str, object] | None = None,
 ) -> RunResult:
     events = tell or (lambda event: None)
-    return run_scenarios(
-        BenchSpec(url=server.url, scenarios=scenarios, out=out, processes=2, slo={"ttft": 10.0}), events
+    spec = BenchSpec(
+        url=server.url, scenarios=scenarios, out=out, processes=2, slo={"ttft": 10.0}, extra_body=extra_body or {}
     )
+    return run_scenarios(spec, events)
 
 
 def test_a_sweep_and_an_open_loop_are_measured_truly_and_checked(tmp_path: Path) -> None:
@@ -246,6 +248,17 @@ def test_whole_numbers_of_sampling_are_sent_as_such() -> None:
         run(server, chosen)
         (seen,) = server.streamed
     assert (repr(seen.body["top_k"]), seen.body["temperature"]) == ("20", 0.7)
+
+
+def test_further_fields_of_a_scenario_are_sent_and_those_of_the_command_come_on_top() -> None:
+    chosen = Scenario(
+        name="a", title="a", workload=PROMPTS, loads=[LoadSpec(concurrency=1, requests=1)],
+        extra_body={"return_token_ids": True, "seed": 1},
+    )  # fmt: skip
+    with in_thread(plain) as server:
+        run(server, chosen, extra_body={"seed": 2})
+        (seen,) = server.streamed
+    assert (seen.body["return_token_ids"], seen.body["seed"]) == (True, 2)
 
 
 def test_another_models_results_are_not_mixed_in(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from firsttoken.bench.compare import compare
 from firsttoken.bench.csv_export import write_csv
 from firsttoken.bench.events import Note, Progress, ScenarioFinished, ScenarioStarted
 from firsttoken.bench.live import LiveView, figures_of
-from firsttoken.bench.records import CeilingShare, Check
+from firsttoken.bench.records import CeilingShare, Check, Distribution
 from firsttoken.bench.table import print_comparison, print_run, run_level
 
 
@@ -34,6 +34,22 @@ def test_every_figure_has_its_ceiling_beneath_it_and_fits_the_terminal() -> None
         assert "…" not in text
         assert "  background" in text  # a scenario's groups have rows of their own
     assert "absent  gpu0: this card has no sensor for energy_j." in text
+
+
+def test_the_worst_token_gap_stands_below_the_gap_and_where_it_is_absent_that_is_said() -> None:
+    run = made_up_run()
+    first = run.scenarios[0].metrics
+    assert first is not None
+    assert first.worst_token_gap is not None
+    first.worst_token_gap = Distribution(count=1, maximum=0.0525)
+    console, out = printed()
+    print_run(console, run)
+    assert "52.5 ms a token" in out.getvalue()
+    assert "No worst token gap" not in out.getvalue()
+    first.worst_token_gap = None
+    console, out = printed()
+    print_run(console, run)
+    assert "No worst token gap for quicksort: each chunk's tokens were not counted." in out.getvalue()
 
 
 def test_a_failed_check_is_printed_in_words_before_the_flags() -> None:
@@ -83,10 +99,13 @@ def test_csv_has_a_line_a_scenario_and_a_line_a_request(tmp_path: Path) -> None:
     metrics = run.scenarios[0].metrics
     assert metrics is not None
     assert float(rows[0]["ttft_p50"]) == metrics.ttft.p50
+    assert metrics.worst_token_gap is not None
+    assert float(rows[0]["worst_token_gap_maximum"]) == metrics.worst_token_gap.maximum
     assert rows[0]["ttft_p90"] == ""  # too few requests for it
     with requests.open(encoding="utf-8-sig") as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == sum(len(scenario.records) for scenario in run.scenarios)
+    assert float(lines[1]["worst_token_gap"]) == float(lines[1]["worst_gap"])  # one token a chunk
     assert lines[0]["error"] == "'=HYPERLINK(1)"  # a spreadsheet must not run what a server said
 
 

@@ -37,6 +37,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("ttft", "TTFT", "s", True, True),
     Figure("tpot", "TPOT", "s", True, True),
     Figure("worst_gap", "worst gap", "s", True),
+    Figure("worst_token_gap", "worst token gap", "s", True),
     Figure("e2e", "total", "s", True, True),
     Figure("output_tokens_per_s", "output tok/s", "tok/s", False, True),
     Figure("tpot_share", "TPOT, share of ceiling", "share", False),
@@ -196,6 +197,7 @@ def _latencies(metrics: Metrics) -> dict[str, float | None]:
         "ttft": _middle(metrics.ttft),
         "tpot": _middle(metrics.tpot),
         "worst_gap": metrics.worst_gap.maximum,
+        "worst_token_gap": None if metrics.worst_token_gap is None else metrics.worst_token_gap.maximum,
         "e2e": _middle(metrics.e2e),
     }
 

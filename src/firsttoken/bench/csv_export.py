@@ -8,11 +8,21 @@ from pathlib import Path
 from typing import Literal
 
 from firsttoken.bench.energy import scenario_usage
-from firsttoken.bench.metrics import e2e, gaps, output_tokens, tpot, ttft, ttft_scheduled
+from firsttoken.bench.metrics import e2e, gaps, output_tokens, tpot, ttft, ttft_scheduled, worst_token_gap
 from firsttoken.bench.records import CeilingShare, Distribution, Metrics, RequestRecord, RunResult, ScenarioResult
 
 _SUMMARY = ("count", "mean", "minimum", "p50", "p90", "p99", "maximum")
-_DISTRIBUTIONS = ("ttft", "ttft_scheduled", "tpot", "gaps", "worst_gap", "e2e", "e2e_scheduled", "send_lag")
+_DISTRIBUTIONS = (
+    "ttft",
+    "ttft_scheduled",
+    "tpot",
+    "gaps",
+    "worst_gap",
+    "worst_token_gap",
+    "e2e",
+    "e2e_scheduled",
+    "send_lag",
+)
 _NUMBERS = (
     "attempted",
     "succeeded",
@@ -110,6 +120,7 @@ def request_row(record: RequestRecord) -> dict[str, Cell]:
         "ttft_scheduled": ttft_scheduled(record),
         "tpot": tpot(record),
         "worst_gap": max(gaps(record), default=None),
+        "worst_token_gap": worst_token_gap(record),
         "e2e": e2e(record),
         "prompt_tokens": record.prompt_tokens,
         "cached_tokens": record.cached_tokens,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from firsttoken.bench.prompt_form import PromptForm
@@ -48,6 +50,7 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
     tells_after: int = 0  # chunks after which each of the slots' dialogues is told as `Decoding`; 0: none is
     arrivals: list[Arrival] = []
     sampling: dict[str, float] = {}
+    extra_body: dict[str, Any] = {}  # of the scenario; the target's own fields come on top
 
 
 class Start(msgspec.Struct, tag="start"):

@@ -181,7 +181,7 @@ class LoadGenerator:
             body["max_tokens"] = turn.max_tokens
         if turn.ignore_eos and job.target.ignore_eos:
             body["ignore_eos"] = True
-        body.update(job.target.body)
+        body.update(job.extra_body | job.target.body)
         return msgspec.json.encode(body)
 
     async def _watch_loop(self) -> None:

@@ -11,6 +11,8 @@ from firsttoken.bench.records import STOPPED, Distribution, Metrics, RequestReco
 from firsttoken.errors import ConfigError
 
 SLO_NAMES = ("ttft", "tpot", "e2e", "gap")
+COUNTED = ("server", "tokenizer")
+"""Sources of `Chunk.tokens` that know them chunk by chunk; the others spread a total."""
 _LEAST = {50: 5, 90: 29, 99: 299}
 
 
@@ -86,6 +88,19 @@ def gaps(record: RequestRecord) -> list[float]:
     return [after.at - before.at for before, after in pairwise(record.chunks)]
 
 
+def worst_token_gap(record: RequestRecord) -> float | None:
+    """The longest of the gaps, each divided among the tokens of the chunk that ended it; seconds a token.
+
+    A chunk can bring several tokens: half a character has no text, so its token comes with the next one's. None where
+    the tokens of each chunk were not counted (`token_source`), and below two chunks.
+    """
+    if record.token_source not in COUNTED:
+        return None
+    return max(
+        (gap / max(chunk.tokens, 1) for gap, chunk in zip(gaps(record), record.chunks[1:], strict=True)), default=None
+    )
+
+
 def e2e(record: RequestRecord) -> float:
     """From the send to the end of the answer's body; seconds."""
     return record.ended - record.sent
@@ -126,6 +141,7 @@ def measure(records: Iterable[RequestRecord], slo: Mapping[str, float] | None = 
     cached = [record.cached_tokens for record in good if record.cached_tokens is not None]
     tpots = distribution(_known(tpot(record) for record in good))
     every_gap = [gaps(record) for record in good]
+    token_gaps = _known(map(worst_token_gap, good))
     within = sum(meets(record, slo) for record in measured) if slo else None
 
     def rate(count: float) -> float:
@@ -141,6 +157,7 @@ def measure(records: Iterable[RequestRecord], slo: Mapping[str, float] | None = 
         tpot=tpots,
         gaps=distribution(gap for of_one in every_gap for gap in of_one),
         worst_gap=distribution(max(of_one) for of_one in every_gap if of_one),
+        worst_token_gap=distribution(token_gaps) if token_gaps else None,
         e2e=distribution(e2e(record) for record in good),
         e2e_scheduled=distribution(map(e2e_scheduled, scheduled_good)) if scheduled else None,
         send_lag=distribution(r.sent - r.intended for r in scheduled if r.intended is not None) if scheduled else None,

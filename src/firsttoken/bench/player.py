@@ -155,6 +155,7 @@ class Player:
             held=held or [],
             tells_after=tells_after,
             sampling=scenario.sampling,
+            extra_body=scenario.extra_body,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -59,6 +60,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cache: Cache = "any"
     ignore_eos: bool = True  # then every answer has exactly output_tokens, on every server that knows the field
     sampling: dict[str, float] = {}  # such as temperature; the server's defaults where left out
+    extra_body: dict[str, Any] = {}  # fields joined into every request; --extra-body's come on top
     concurrencies: list[int] = []  # a sweep: one point each
     rates: list[float] = []  # a sweep of open-loop rates, requests a second
     arrival: Arrival | None = None
@@ -167,6 +169,7 @@ def build(recipe: Recipe) -> Scenario:
         sweep="concurrency" if recipe.concurrencies else "rate" if recipe.rates else None,
         cache=recipe.cache,
         sampling=recipe.sampling,
+        extra_body=recipe.extra_body,
     )
 
 

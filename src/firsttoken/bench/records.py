@@ -121,6 +121,7 @@ class Metrics(msgspec.Struct, kw_only=True):
     tpot: Distribution
     gaps: Distribution  # between neighbouring chunks of one request
     worst_gap: Distribution  # each request's longest
+    worst_token_gap: Distribution | None = None  # the same a token; None where nobody counted each chunk's tokens
     e2e: Distribution
     e2e_scheduled: Distribution | None
     send_lag: Distribution | None  # sent − intended

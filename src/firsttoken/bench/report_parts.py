@@ -101,12 +101,14 @@ def overview_row(scenario: ScenarioResult, number: int) -> str:
 
 def _overview_cells(metrics: Metrics, shares: Sequence[CeilingShare]) -> str:
     ceilings = {share.figure: share for share in shares}
-    worst = units.seconds(metrics.worst_gap.maximum)
+    of_token = metrics.worst_token_gap
+    note = "" if of_token is None else f"{units.seconds(of_token.maximum)} / token"
+    worst = units.seconds(metrics.worst_gap.maximum), note
     return "".join(
         [
             _figure_cell(_typical(metrics.ttft), ceilings.get("ttft")),
             _figure_cell(_typical(metrics.tpot), ceilings.get("tpot")),
-            _figure_cell((worst, ""), None),
+            _figure_cell(worst, None),
             _figure_cell((units.rate(metrics.output_tokens_per_s), ""), ceilings.get("output_tokens_per_s")),
             _figure_cell(_typical(metrics.e2e), None),
             f'<td>{metrics.succeeded:,}<span class="under">/ {metrics.attempted:,}</span></td>',
@@ -275,6 +277,7 @@ def _percentiles(metrics: Metrics) -> str:
         ("tpot", words.TPOT, metrics.tpot),
         ("gap", words.GAP, metrics.gaps),
         ("worst", words.WORST_GAP, metrics.worst_gap),
+        ("token-gap", words.WORST_TOKEN_GAP, metrics.worst_token_gap),
         ("e2e", words.E2E, metrics.e2e),
         ("scheduled", words.E2E_SCHEDULED, metrics.e2e_scheduled),
         ("scheduled", words.SEND_LAG, metrics.send_lag),
@@ -285,6 +288,9 @@ def _percentiles(metrics: Metrics) -> str:
         for key, name, one in named
         if one is not None and one.count
     )
+    if metrics.worst_gap.count and metrics.worst_token_gap is None:
+        absent = f'<td colspan="7" class="soft" style="text-align:left">{words.NOT_COUNTED.html}</td>'
+        rows += f"<tr><td>{term('token-gap', words.WORST_TOKEN_GAP)}</td>{absent}</tr>"
     heads = (
         words.same(""),
         Words("Values", "样本数"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -69,3 +69,4 @@ class Scenario(msgspec.Struct, kw_only=True, frozen=True):
     cache: Cache = "any"  # what the server's prefix cache should have held
     endpoint: Endpoint = "auto"  # of random prompts; fixed dialogues go where their turns belong
     sampling: dict[str, float] = {}  # request fields such as temperature; left out: the server's defaults
+    extra_body: dict[str, Any] = {}  # further fields of every request

@@ -31,6 +31,12 @@ def print_run(console: Console, result: RunResult) -> None:
     console.print(run_table(result, wide=console.width >= WIDE))
     if not any(scenario.shares for scenario in result.scenarios):
         console.print(Text(why_no_ceilings(result), style="dim"), soft_wrap=True)
+    if not_counted := [one.name for one in result.scenarios if _tokens_uncounted(one)]:
+        sentence = (
+            f"No worst token gap for {', '.join(not_counted)}: each chunk's tokens were not counted. `--extra-body "
+            "'{\"return_token_ids\": true}'` makes firsttoken and vLLM count them; --tokenizer does it here."
+        )
+        console.print(Text(sentence, style="dim"), soft_wrap=True)
     if any(_only_mean(scenario) for scenario in result.scenarios):
         console.print(
             Text("Times are medians; ~ is a mean, where there are too few requests for a median.", style="dim")
@@ -144,6 +150,11 @@ def run_level(result: RunResult) -> Level:
     return worst_level([*result.checks, *(check for scenario in result.scenarios for check in scenario.checks)])
 
 
+def _tokens_uncounted(scenario: ScenarioResult) -> bool:
+    metrics = scenario.metrics
+    return metrics is not None and metrics.worst_gap.count > 0 and metrics.worst_token_gap is None
+
+
 def _only_mean(scenario: ScenarioResult) -> bool:
     found = [scenario.metrics, *scenario.group_metrics.values()]
     return any(one is not None and one.ttft.p50 is None and one.ttft.count > 0 for one in found)
@@ -151,7 +162,7 @@ def _only_mean(scenario: ScenarioResult) -> bool:
 
 def _cells(metrics: Metrics, shares: Sequence[CeilingShare], wide: bool) -> list[Text]:
     ceilings = {share.figure: share for share in shares}
-    gap = [_figure(units.seconds(metrics.worst_gap.maximum), None)] if wide else []
+    gap = [_gap(metrics)] if wide else []
     whole = [_figure(typical(metrics.e2e), None)] if wide else []
     return [
         _figure(typical(metrics.ttft), ceilings.get("ttft")),
@@ -168,6 +179,14 @@ def typical(one: Distribution) -> str:
     if one.p50 is not None:
         return units.seconds(one.p50)
     return f"~{units.seconds(one.mean)}" if one.mean is not None else units.NOTHING
+
+
+def _gap(metrics: Metrics) -> Text:
+    """The worst gap and, below it, the worst token gap where one is known."""
+    text, of_token = Text(units.seconds(metrics.worst_gap.maximum)), metrics.worst_token_gap
+    if of_token is not None:
+        text.append(f"\n{units.seconds(of_token.maximum)} a token", style="dim")
+    return text
 
 
 def _figure(value: str, share: CeilingShare | None) -> Text:

@@ -32,6 +32,11 @@ TTFT = Words("TTFT", "TTFT（首 token 延迟）")
 TPOT = Words("TPOT", "TPOT（每 token 时间）")
 GAP = Words("Gap between chunks", "数据块间隔")
 WORST_GAP = Words("Worst gap of a request", "单请求最长间隔")
+WORST_TOKEN_GAP = Words("Worst token gap of a request", "单请求最长 token 间隔")
+NOT_COUNTED = Words(
+    "absent: the server did not count each chunk's tokens, and there was no --tokenizer",
+    "缺失：服务没有给出每个数据块的 token 数，也没有用 --tokenizer",
+)
 E2E = Words("End to end", "端到端")
 TTFT_SCHEDULED = Words("TTFT from schedule", "TTFT（从计划时刻算）")
 E2E_SCHEDULED = Words("End to end from schedule", "端到端（从计划时刻算）")
@@ -73,6 +78,16 @@ DEFINITIONS: tuple[tuple[str, Words, Words], ...] = (
         "worst",
         WORST_GAP,
         Words("The longest gap that each request saw.", "每个请求遇到的最长停顿。"),
+    ),
+    (
+        "token-gap",
+        WORST_TOKEN_GAP,
+        Words(
+            "The longest gap of each request when a gap is divided among the tokens of the chunk that ended it: half a "
+            "character has no text, so its token comes with the next. Known only where tokens were counted by chunk.",
+            "把每个间隔除以结束它的那个数据块所含的 token 数，再取每个请求的最大值："
+            "半个字符没有文本，它的 token 会和下一个一起到达。只有逐块计数时才知道。",
+        ),
     ),
     (
         "e2e",

@@ -129,6 +129,7 @@ def _comparison_row(row: Figure) -> str:
 _CHINESE = {
     "ready": "启动到就绪",
     "worst_gap": "最长间隔",
+    "worst_token_gap": "最长 token 间隔",
     "e2e": "端到端",
     "output_tokens_per_s": "输出 tok/s",
     "gpu_percent": "GPU 使用率",
