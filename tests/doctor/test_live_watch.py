@@ -152,6 +152,17 @@ def test_a_server_on_a_cpu_that_others_use_is_held_back(tmp_path: Path, runnable
         assert "4.00 threads" in found.finding.evidence[0]
 
 
+def test_programs_that_may_have_slowed_a_server_on_a_cpu_are_told_beside_its_verdict(tmp_path: Path) -> None:
+    (tmp_path / "loadavg").write_text("8.55 9.20 7.85 5/176 16661\n")
+    clock, server = Clock(), Scripted(engine="firsttoken", step_s=2.0, wait_share=0.95)
+    cpu = replace(BOUNDS, ceilings=Ceilings("CPU (2 threads)", read=16e9), on_cpu=True)
+    watch = Watch(lambda: server.text(clock.now), cpu, LocalCores(tmp_path / "loadavg", 2), seconds=4, clock=clock)
+    found = once(watch, 4, 1, clock.sleep, clock).finding
+    assert found.verdict == "compute-bound"
+    assert "for which a CPU has no one ceiling" in found.evidence[2]
+    assert found.evidence[-1].startswith("For each core 2.00 threads wanted to run")
+
+
 def test_a_reading_without_numbers_is_left_out_and_waited_for() -> None:
     clock, server = Clock(), Scripted(engine="firsttoken", step_s=0.00225)
 

@@ -31,6 +31,7 @@ _HOST_WAITS = 0.5  # share of the busy time that the host waits from which on th
 _HOST_NEVER_WAITS = 0.1
 _DEVICE_WAITS = 0.6  # share of the busy time that the device works below which it waits for the host
 _KERNELS_RARE = 0.7
+_CROWD = 1.6  # threads for each core; the server and one client alone stay below it
 _RIDGE = 200  # FLOPs a byte: between those of an A100 (150) and an H100 (300) in 16 bits
 
 
@@ -57,7 +58,7 @@ def judge(window: Window, bounds: Bounds, sensors: Sensed | None = None) -> Find
         found = look(window, load, sensors)
         if found is not None:
             verdict, evidence = found
-            return Finding(verdict, tuple(text for text in (*evidence, _doubt(load)) if text), load)
+            return Finding(verdict, tuple(text for text in (*evidence, _doubt(load), _crowd(sensors)) if text), load)
     return Finding("undecided", (_busy(window), *bounds.missing), load)
 
 
@@ -165,7 +166,8 @@ def _device(window: Window, load: Load | None, sensors: Sensed | None) -> _Found
         return "host-bound", (_shares(load), far, _step(window))
     waits = f"The host waited for the device in {units.percent(window.waited)} of the busy time."
     if compute is None:  # a CPU: no single ceiling for its products, and memory is not what it waits for
-        return "compute-bound", (waits, _shares(load), _step(window))
+        left = "Reading is not the limit and the host is ahead: arithmetic is left, for which a CPU has no one ceiling."
+        return "compute-bound", (waits, _shares(load), left, _step(window))
     far = "No ceiling is near: the kernels themselves are slow, and `firsttoken doctor trace` names them."
     return "memory-bound" if memory >= compute else "compute-bound", (waits, _shares(load), far)
 
@@ -193,6 +195,16 @@ def _doubt(load: Load | None) -> str:
     if max(shares, default=0.0) <= 1 + TOLERANCE:
         return ""
     return "That is beyond the ceiling: it was measured too low, or the model is smaller than is believed here."
+
+
+def _crowd(sensors: Sensed | None) -> str:
+    """On a CPU whose cores others want too, though not enough to say that they are the cause."""
+    if sensors is None or sensors.runnable_per_core is None or sensors.throttled is not None:
+        return ""
+    wanted = sensors.runnable_per_core
+    if wanted < _CROWD:
+        return ""
+    return f"For each core {units.digits(wanted)} threads wanted to run: other programs may have slowed this one."
 
 
 def _shares(load: Load | None) -> str:
