@@ -8,11 +8,11 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from firsttoken.tune.arms import Arm, Settings
+from firsttoken.tune.arms import Arm, Candidate, Settings
 from firsttoken.tune.journal import Journal, Plan
 from firsttoken.tune.lab import Event, Judge, Lab, Run
 from firsttoken.tune.quality import Quality
-from firsttoken.tune.session import Candidate, Outcome, Session
+from firsttoken.tune.session import Outcome, Session
 
 RUN, LAUNCH, DRIFT = 0.007, 0.01, 0.03
 _HOURS = 60  # runs over which the machine's drift forgets where it was
@@ -24,8 +24,17 @@ Effect = Callable[[Settings], float]
 class Machine:
     """Measures a figure of which lower is better."""
 
-    def __init__(self, effect: Effect, seed: int, fails: Callable[[Settings], str] = lambda settings: "") -> None:
-        self._effect, self._fails = effect, fails
+    def __init__(
+        self,
+        effect: Effect,
+        seed: int,
+        fails: Callable[[Settings], str] = lambda settings: "",
+        *,
+        seconds: Callable[[Settings], float] = lambda settings: 60.0,
+        noisier: float = 1.0,
+    ) -> None:
+        """`noisier`: times the usual noise."""
+        self._effect, self._fails, self._seconds, self._noisier = effect, fails, seconds, noisier
         self._draw = random.Random(seed)
         self._drift = self._draw.gauss(0, DRIFT)
         self.asked: list[Settings] = []
@@ -35,10 +44,11 @@ class Machine:
         keep = math.exp(-1 / _HOURS)
         self._drift = keep * self._drift + math.sqrt(1 - keep * keep) * self._draw.gauss(0, DRIFT)
         noise = self._draw.gauss(0, RUN) + self._draw.gauss(0, LAUNCH) + self._drift
+        noise *= self._noisier
         failure = self._fails(settings)
         if failure:
             return Run(value=None, seconds=20.0, failure=failure)
-        return Run(value=0.004 * math.exp(noise - self._effect(settings)), seconds=60.0)
+        return Run(value=0.004 * math.exp(noise - self._effect(settings)), seconds=self._seconds(settings))
 
 
 GOOD = Quality(passed=True, text="the same")
@@ -67,13 +77,15 @@ def session(
     hours: float = 3.0,
     tell: Callable[[Event], None] = lambda event: None,
     baseline: Mapping[str, int] | None = None,
+    seconds: Callable[[Settings], float] = lambda settings: 60.0,
+    noisier: float = 1.0,
 ) -> Outcome:
-    """A whole session; a run takes a minute."""
+    """A whole session; a run takes a minute unless `seconds` says otherwise."""
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder) / "journal.jsonl", plan(seed), resume=False)
         lab = Lab(
             journal,
-            Machine(effect, seed, fails),
+            Machine(effect, seed, fails, seconds=seconds, noisier=noisier),
             judge,
             baseline=baseline or {},
             lower_is_better=True,

@@ -46,6 +46,8 @@ def test_answers_must_stay_near_in_every_measure(changed: dict[str, float], lack
     found = judge(msgspec.convert(report(**changed), Report))
     assert found.passed == (not lack)
     assert lack in found.text
+    assert found.text_zh.startswith("每 token 的 KL 为 ")
+    assert ("；" in found.text_zh) == bool(lack)
 
 
 def gate(folder: Path, program: str) -> QualityGate:

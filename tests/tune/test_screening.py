@@ -7,7 +7,7 @@ import random
 import pytest
 
 from firsttoken.tune.arms import BASELINE, Arm, Config
-from firsttoken.tune.screening import fit, plan_pairs
+from firsttoken.tune.screening import fit, lean, plan_pairs
 
 ARMS = [Arm("a", 1), Arm("b", 1), Arm("b", 2), Arm("c", True), Arm("d", "x")]
 
@@ -52,3 +52,22 @@ def test_an_arm_that_no_pair_can_tell_has_no_estimate() -> None:
     always_together = frozenset({ARMS[0], ARMS[4]})
     measured = [(BASELINE, always_together, 0.1), (always_together, BASELINE, -0.1), (BASELINE, BASELINE, 0.0)]
     assert set(fit(measured, [ARMS[0], ARMS[1], ARMS[4]], 0.05).arms) == {ARMS[0]}
+
+
+def test_the_first_pairs_of_a_plan_tell_as_much_as_they_can() -> None:
+    plan = plan_pairs(ARMS, 16, seed=3)
+    told = [fit([(*pair, 0.0) for pair in plan[:pairs]], ARMS, 0.05).arms for pairs in range(1, 17)]
+    assert [len(arms) for arms in told[:5]] == [1, 2, 3, 4, 5]
+
+
+def test_a_leaning_is_in_doubt_until_pairs_tell_the_arms_apart() -> None:
+    noise = [(BASELINE, BASELINE, gain) for gain in (0.01, -0.02)]
+    both, one = frozenset({ARMS[0], ARMS[3]}), frozenset({ARMS[0]})
+    before = lean([*noise, (BASELINE, both, -0.5)], ARMS)
+    assert before[ARMS[0]].gain == pytest.approx(-0.25, abs=0.01)
+    assert before[ARMS[0]].high > 0 > before[ARMS[0]].low
+    assert before[ARMS[1]].gain == 0
+    after = lean([*noise, (BASELINE, both, -0.5), (one, both, 0.02)], ARMS)
+    assert after[ARMS[0]].gain == pytest.approx(-0.52, abs=0.02)
+    assert after[ARMS[0]].high < 0
+    assert after[ARMS[3]].high > 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Callable
 
 import pytest
-from tests.tune.simulated import CANDIDATES, GOOD, claimed, no_effect, session
+from tests.tune.simulated import CANDIDATES, GOOD, Effect, claimed, no_effect, session
 
 from firsttoken.errors import Unavailable
-from firsttoken.tune.arms import Arm, Settings
+from firsttoken.tune.arms import Arm, Candidate, Settings
+from firsttoken.tune.lab import Event, Said, Tried
 from firsttoken.tune.quality import Quality
-from firsttoken.tune.session import Candidate, Outcome
+from firsttoken.tune.session import Outcome
 
 BLOCK, THREADS, KV = Arm("block", 32), Arm("threads", 4), Arm("kv", 8)
 
@@ -128,7 +131,65 @@ def test_a_baseline_that_fails_stops_at_once_with_the_reason() -> None:
 
 
 def test_a_session_without_time_claims_nothing() -> None:
-    outcome = session(CANDIDATES, lambda s: 0.2 * len(s), 3, hours=0.4)
+    outcome = session(CANDIDATES, lambda s: 0.2 * len(s), 3, hours=0.3)
     assert outcome.kept == frozenset()
-    assert "time" in outcome.why_none
+    assert "time" in outcome.why.en
     assert outcome.left_out
+
+
+SLOW_MACHINE = [
+    Candidate(Arm("budget", 512)),
+    Candidate(Arm("budget", 4096)),
+    Candidate(Arm("block", 32), predicted=0.0),
+    Candidate(Arm("cache", 1), predicted=0.94),
+    Candidate(Arm("weights", 8), numerics=True),
+    Candidate(Arm("weights", 4), numerics=True),
+    Candidate(Arm("kv", 8), numerics=True),
+    Candidate(Arm("threads", 2)),
+]
+
+
+def bad_baseline(settings: Settings) -> float:
+    """A baseline whose three knobs are all wrong, as measured on the demo model: each costs half or more."""
+    return (
+        0.53 * ("budget" in settings)
+        + 0.84 * ("cache" in settings)
+        + 0.39 * ("threads" in settings)
+        - 0.06 * (settings.get("weights") == 8)
+        - 0.7 * ("kv" in settings)
+    )
+
+
+def seconds(settings: Settings) -> float:
+    """A launch, and a load that the settings speed up or slow down."""
+    return 5 + 13.5 * math.exp(-bad_baseline(settings)) * (1.5 if "kv" in settings else 1.0)
+
+
+def quarter_hour(
+    seed: int, effect: Effect = bad_baseline, tell: Callable[[Event], None] = lambda event: None
+) -> Outcome:
+    return session(SLOW_MACHINE, effect, seed, hours=0.245, seconds=seconds, noisier=4.0, tell=tell)
+
+
+def test_a_bad_baseline_is_found_bad_in_a_quarter_of_an_hour_though_runs_are_slow_and_noisy() -> None:
+    good = {"budget", "cache", "threads"}
+    for seed in range(6000, 6020):
+        events: list[Event] = []
+        outcome = quarter_hour(seed, tell=events.append)
+        assert {arm.knob for arm in outcome.kept} == good
+        assert outcome.fresh is not None
+        assert outcome.fresh.gain == pytest.approx(1.76, abs=0.3)
+        assert max(event.spent for event in events if isinstance(event, Tried)) < 1.05 * 0.245 * 3600
+
+
+def test_a_value_that_plainly_costs_and_is_slow_is_soon_left_and_said_to_hurt() -> None:
+    events: list[Event] = []
+    outcome = session(SLOW_MACHINE, bad_baseline, 7, hours=1.0, seconds=seconds, noisier=4.0, tell=events.append)
+    assert outcome.dropped[KV] <= 8  # of 15 pairs that were planned
+    assert outcome.claims[KV].verdict == "hurts"
+    assert Said("kv = 8 plainly costs, and its runs take long: no more of it") in events
+    assert {arm.knob for arm in outcome.kept} == {"budget", "cache", "threads"}
+
+
+def test_short_noisy_sessions_over_knobs_without_effect_claim_as_little() -> None:
+    assert sum(bool(claimed(quarter_hour(6100 + seed, no_effect))) for seed in range(100)) <= 9

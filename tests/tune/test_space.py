@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def h200(**changed: object) -> Probe:
 
 
 def why(choice: Choice, knob: str, value: object) -> str:
-    return next(one.why for one in choice.skipped if one.arm == Arm(knob, value))  # type: ignore[arg-type]
+    return next(one.why.en for one in choice.skipped if one.arm == Arm(knob, value))  # type: ignore[arg-type]
 
 
 def everything(space: Space) -> dict[str, list[object]]:
@@ -113,6 +114,20 @@ def test_what_cannot_matter_for_the_work_is_skipped_with_the_reason(space: Space
     alone = choose(space, everything(space), {}, h200(most_streams=1, streams=1.0), "throughput")  # type: ignore[arg-type]
     assert "one process serves 1 streams" in why(alone, "api-workers", 4)
     assert "nothing decodes beside a prompt" in why(alone, "max-step-ms", 30)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"most_streams": 1, "streams": 1.0}, {"repeated": 600.0}, {"card": "NVIDIA A10G", "memory_total": 10 << 30}],
+)
+def test_every_reason_is_told_in_chinese_too(space: Space, changed: dict[str, object]) -> None:
+    for engine in (space, load_space("vllm")):
+        choice = choose(engine, everything(engine), {}, h200(**changed), "ttft_p99")  # type: ignore[arg-type]
+        texts = [one.why for one in choice.skipped] + [one.text for one in choice.predictions.values()]
+        assert texts
+        assert all(
+            re.search("[\u4e00-\u9fff]", one.zh) and not re.search("[a-z]{3,} [a-z]{2,}", one.zh) for one in texts
+        )
 
 
 def test_a_knob_that_the_user_names_with_values_is_tried_whatever_is_predicted(space: Space) -> None:

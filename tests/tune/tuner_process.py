@@ -15,11 +15,11 @@ from pathlib import Path
 from tests.tune.simulated import GOOD, plan
 
 from firsttoken.bench.launch import LaunchedServer
-from firsttoken.tune.arms import Arm, Settings, in_order
+from firsttoken.tune.arms import Arm, Candidate, Settings, in_order
 from firsttoken.tune.guarded import end_leftover, guarded
 from firsttoken.tune.journal import Journal
 from firsttoken.tune.lab import Lab, Run
-from firsttoken.tune.session import Candidate, Session
+from firsttoken.tune.session import Session
 
 _SERVER = "sleep 300 & exec sleep 300"  # two processes of one group
 

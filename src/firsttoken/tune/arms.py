@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 Value = str | int | float | bool
@@ -19,6 +20,15 @@ class Arm(NamedTuple):
     @property
     def label(self) -> str:
         return f"{self.knob} = {shown(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An arm that is to be tried."""
+
+    arm: Arm
+    numerics: bool = False  # whether answers may change, so that quality must be shown
+    predicted: float | None = None  # gain
 
 
 Config = frozenset[Arm]

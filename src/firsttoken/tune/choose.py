@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from firsttoken.bench.words import Words, same
 from firsttoken.errors import ConfigError
 from firsttoken.machine.cards import known_card
 from firsttoken.model import memory_plan
 from firsttoken.model.cost import weight_bytes
-from firsttoken.tune.arms import Arm, Settings, Value
+from firsttoken.tune.arms import Arm, Candidate, Settings, Value
 from firsttoken.tune.objective import Objective
 from firsttoken.tune.predict import Prediction, predict
 from firsttoken.tune.probe import Probe
-from firsttoken.tune.session import Candidate
 from firsttoken.tune.space import Knob, Space, values_of
 
 
@@ -22,7 +22,7 @@ class Skipped:
     """A value that is not tried."""
 
     arm: Arm
-    why: str
+    why: Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ def choose(
                 continue  # the baseline itself
             prediction = predict(knob, value, before, probe, objective)
             why = _cannot(knob, value, space, probe) or why_not_fit({**baseline, name: value}, knob, value, probe)
-            if not why and prediction.skip and not values:
-                why = f"cannot matter here: {prediction.text}"
-            if why:
+            if why is None and prediction.skip and not values:
+                why = Words(f"cannot matter here: {prediction.text.en}", f"在这里不可能有影响：{prediction.text.zh}")
+            if why is not None:
                 chosen.skipped.append(Skipped(arm, why))
                 continue
             chosen.predictions[arm] = replace(prediction, skip=False)
@@ -62,25 +62,31 @@ def choose(
     return chosen
 
 
-def _cannot(knob: Knob, value: Value, space: Space, probe: Probe) -> str:
-    """What the engine or the card lacks; empty where nothing."""
+def _cannot(knob: Knob, value: Value, space: Space, probe: Probe) -> Words | None:
+    """What the engine or the card lacks; None where nothing."""
     if knob.numerics and not space.quality:
-        return f"it changes the answers, and their quality can be measured with firsttoken alone, not with {space.name}"
+        return Words(
+            f"it changes the answers, and their quality can be measured with firsttoken alone, not with {space.name}",
+            f"它会改变回答，而回答质量只能在 firsttoken 上测量，不能在 {space.name} 上测量",
+        )
     least = knob.capability.get(str(value))
     card = known_card(probe.card) if probe.card else None
     if least is not None and card is not None and card.capability < (int(least), round(least * 10) % 10):
-        return f"{card.name} has no products of this form: it takes compute capability {least:g}"
-    return ""
+        return Words(
+            f"{card.name} has no products of this form: it takes compute capability {least:g}",
+            f"{card.name} 不支持这种形式的矩阵乘：需要计算能力 {least:g}",
+        )
+    return None
 
 
-def why_not_fit(settings: Mapping[str, Value], knob: Knob, value: Value, probe: Probe) -> str:
-    """Why weights, activations and the keys and values of the work cannot be in memory together; empty if they can.
+def why_not_fit(settings: Mapping[str, Value], knob: Knob, value: Value, probe: Probe) -> Words | None:
+    """Why weights, activations and the keys and values of the work cannot be in memory together; None if they can.
 
     Where the model's config is not here, nothing is ruled out: the launch says it then.
     """
     roofline = probe.roofline()
     if roofline is None or roofline.costs.config is None or not probe.memory_total:
-        return ""
+        return None
     costs, config = roofline.costs, roofline.costs.config
     memory = memory_plan.DeviceMemory(
         kind=probe.device,
@@ -92,7 +98,7 @@ def why_not_fit(settings: Mapping[str, Value], knob: Knob, value: Value, probe: 
     try:
         seqs, tokens = memory_plan.batch_limits(probe.device, probe.memory_total, *asked)
     except ConfigError as error:
-        return str(error)
+        return same(str(error))
     kv_element = 1 if str(settings.get("kv-cache-dtype", "")).startswith("fp8") else 2
     weights = costs.weight_bytes
     if knob.affects == "weights" and str(value) in knob.bytes:
@@ -113,9 +119,10 @@ def why_not_fit(settings: Mapping[str, Value], knob: Knob, value: Value, probe: 
     blocks = -(-probe.longest // demand.block_size)
     needed = demand.weight_bytes + demand.activation_bytes + runtime + blocks * demand.block_bytes
     if needed <= memory.budget:
-        return ""
-    gib = memory_plan.GIB
-    return (
-        f"it does not fit: weights, a step and one request of {probe.longest:,} tokens take {needed / gib:.1f} GiB, "
-        f"and {memory.budget / gib:.1f} GiB may be used"
+        return None
+    takes, may = f"{needed / memory_plan.GIB:.1f} GiB", f"{memory.budget / memory_plan.GIB:.1f} GiB"
+    return Words(
+        f"it does not fit: weights, a step and one request of {probe.longest:,} tokens take {takes}, and {may} may be "
+        "used",
+        f"内存放不下：权重、一步计算和一个 {probe.longest:,} token 的请求需要 {takes}，可用 {may}",
     )

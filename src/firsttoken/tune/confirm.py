@@ -10,11 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from firsttoken.bench.statistics import MINIMUM_PAIRS
 from firsttoken.tune.arms import BASELINE, Arm, Config, in_order, named
 from firsttoken.tune.lab import Lab, Run, Said
 from firsttoken.tune.stats import Estimate, Verdict, estimate, holm, looks_for, verdict, wilson_low
 
 MOST_BLOCKS = 12
+LEAST_FRESH_PAIRS = 2
 _GIVEN_UP = 2  # blocks in which the config failed
 
 
@@ -33,15 +35,16 @@ class Confirmed:
     config: Config
     overall: Claim | None  # over the baseline; None where too little was measured
     knobs: dict[Arm, Claim]
+    without: dict[Arm, Estimate]  # gain over the baseline of the config without this arm
     blocks: int
     slo_share: float  # lower bound of the share of requests within the limits
     slo_baseline: float  # share of the baseline's
 
 
-def confirm(lab: Lab, config: Config, *, least: float, alpha: float, reserve: int) -> Confirmed:
-    """Measures blocks until every claim is settled, the looks are over, or only `reserve` runs are left."""
+def confirm(lab: Lab, config: Config, *, least: float, alpha: float, reserve: float) -> Confirmed:
+    """Measures blocks until every claim is settled, the looks are over, or only `reserve` seconds are left."""
     sides = _sides(config)
-    most = min((lab.runs_left - reserve) // len(set(sides.values()) | {config}), MOST_BLOCKS)
+    most = min(int((lab.left - reserve) / lab.seconds_of([config, *sides.values()])), MOST_BLOCKS)
     looks = looks_for(most)
     done: list[dict[Config, Run]] = []
     claims: dict[Arm | None, Claim] = {}
@@ -68,10 +71,26 @@ def confirm(lab: Lab, config: Config, *, least: float, alpha: float, reserve: in
         config=config,
         overall=claims.get(None),
         knobs={arm: claim for arm, claim in claims.items() if arm is not None},
+        without={
+            arm: estimate(gains)
+            for arm in in_order(config)
+            if (gains := _gains(lab, done, config - {arm})) and len(config) > 1
+        },
         blocks=len(done),
         slo_share=wilson_low(met, of),
         slo_baseline=baseline_met / baseline_of if baseline_of else 0.0,
     )
+
+
+def least_seconds(lab: Lab, config: Config) -> float:
+    """What it takes at least to claim anything of a config and each of its arms, and then to measure it afresh."""
+    blocks = MINIMUM_PAIRS * lab.seconds_of([config, *_sides(config).values()])
+    return blocks + LEAST_FRESH_PAIRS * lab.seconds_of([BASELINE, config])
+
+
+def _gains(lab: Lab, done: Sequence[dict[Config, Run]], config: Config) -> list[float]:
+    """Over the baseline, in the blocks that have both."""
+    return [lab.gain(block[BASELINE], block[config]) for block in done if BASELINE in block and config in block]
 
 
 def _sides(config: Config) -> dict[Arm | None, Config]:

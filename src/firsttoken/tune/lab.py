@@ -122,9 +122,23 @@ class Lab:
         return statistics.median([kept.run.seconds for kept in self.runs]) if self.runs else 0.0
 
     @property
+    def left(self) -> float:
+        """Seconds of the budget."""
+        return max(self.budget - self.spent, 0.0)
+
+    @property
     def runs_left(self) -> int:
-        left = self.budget - self.spent
-        return max(int(left / self.run_seconds), 0) if self.run_seconds else 0
+        return int(self.left / self.run_seconds) if self.run_seconds else 0
+
+    def seconds_of(self, configs: Iterable[Config]) -> float:
+        """What a run of each will take: as those runs took whose settings are nearest to its own."""
+        return sum(map(self._seconds_of, set(configs)))
+
+    def _seconds_of(self, config: Config) -> float:
+        ran = [kept for kept in self.runs if kept.run.value is not None]
+        nearest = min((len(kept.config ^ config) for kept in ran), default=0)
+        near = [kept.run.seconds for kept in ran if len(kept.config ^ config) == nearest]
+        return statistics.median(near) if near else self.run_seconds
 
     # --- runs ---
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from firsttoken.bench.model_costs import ModelCosts
 from firsttoken.bench.roofline import Roofline
+from firsttoken.bench.words import Words
 from firsttoken.model.cost import decode_weight_bytes, kv_bytes_per_token
 from firsttoken.tune.arms import Value
 from firsttoken.tune.objective import Objective
@@ -26,7 +27,7 @@ class Prediction:
     """A gain as a logarithm, or None where it is not known; `text` says why. `skip`: it cannot matter."""
 
     gain: float | None
-    text: str
+    text: Words
     skip: bool = False
 
 
@@ -58,71 +59,85 @@ def predict(knob: Knob, value: Value, before: Value | None, probe: Probe, object
             return _chunk(value, before, probe)
         case "step":
             alone = probe.most_streams <= 1
-            return _flat("nothing decodes beside a prompt: one request at a time") if alone else _unknown("scheduling")
+            return _flat(_ALONE) if alone else _unknown(Words("scheduling", "调度"))
         case "workers":
             few = probe.most_streams <= 4
-            text = f"one process serves {probe.most_streams} streams with ease"
-            return _flat(text) if few else _unknown("how long HTTP takes")
+            streams = probe.most_streams
+            text = Words(f"one process serves {streams} streams with ease", f"一个进程足以服务 {streams} 路请求")
+            return _flat(text) if few else _unknown(Words("how long HTTP takes", "HTTP 处理的耗时"))
         case "weights" | "kv":
             return _bytes(knob, value, before, probe, objective)
         case "block":
-            return Prediction(0.0, "neither bytes nor products change")
+            return Prediction(0.0, Words("neither bytes nor products change", "读取的字节和计算量都不变"))
         case "launches":
-            return _unknown("the time between kernels")
+            return _unknown(Words("the time between kernels", "内核之间的空隙"))
         case "threads":
-            return _unknown("how far products scale over cores")
+            return _unknown(Words("how far products scale over cores", "矩阵乘在多核上的扩展"))
 
 
-def _flat(text: str) -> Prediction:
+_ALONE = Words("nothing decodes beside a prompt: one request at a time", "每次只有一个请求，没有与提示词同时进行的解码")
+
+
+def _flat(text: Words) -> Prediction:
     return Prediction(0.0, text, skip=True)
 
 
-def _unknown(what: str) -> Prediction:
-    return Prediction(None, f"not predicted: a roofline does not tell {what}")
+def _unknown(what: Words) -> Prediction:
+    text = Words(f"not predicted: a roofline does not tell {what.en}", f"没有预测：性能上限模型不涉及{what.zh}")
+    return Prediction(None, text)
 
 
 def _prefix(on: bool, before: Value | None, probe: Probe, objective: Objective) -> Prediction:
     reused = max(probe.repeated, float(probe.shared), probe.cached)
     if reused < 1:
-        return _flat("no request begins as an earlier one did")
+        return _flat(Words("no request begins as an earlier one did", "没有请求与之前的请求有相同开头"))
     was = before if isinstance(before, bool) else probe.cached > 0
     if was == on:
-        return _flat("it is so already")
+        return _flat(Words("it is so already", "现在已经如此"))
     # Most of the first token's wait is computing the tokens that the cache does not hold.
     cached_before = probe.cached if was else 0.0
     cached_then = reused if on else 0.0
     left = max(probe.prompt - cached_then, 1.0) / max(probe.prompt - cached_before, 1.0)
     now = _Times(probe.ttft, probe.tpot)
     then = _Times(probe.ttft * left, probe.tpot)
-    text = f"{reused:,.0f} of {probe.prompt:,.0f} prompt tokens need not be computed again"
-    return Prediction(now.gain(then, objective, probe.output), text if on else f"without it, not so: {text}")
+    en = f"{reused:,.0f} of {probe.prompt:,.0f} prompt tokens need not be computed again"
+    zh = f"{probe.prompt:,.0f} 个提示词 token 中有 {reused:,.0f} 个不必重新计算"
+    text = Words(en, zh) if on else Words(f"without it, not so: {en}", f"关闭后不再有：{zh}")
+    return Prediction(now.gain(then, objective, probe.output), text)
 
 
 def _batch(value: Value, before: Value | None, probe: Probe) -> Prediction:
     enough = isinstance(value, int) and value >= probe.most_streams
     if enough and (before is None or (isinstance(before, int) and before >= probe.most_streams)):
-        return _flat(f"never more than {probe.most_streams} requests at once")
-    return _unknown("how requests wait")
+        most = probe.most_streams
+        return _flat(Words(f"never more than {most} requests at once", f"同时最多只有 {most} 个请求"))
+    return _unknown(Words("how requests wait", "请求的排队"))
 
 
 def _chunk(value: Value, before: Value | None, probe: Probe) -> Prediction:
     if not isinstance(value, int) or not isinstance(before, int):
-        return _unknown("the engine's own budget")
+        return _unknown(Words("the engine's own budget", "引擎自己选择的 token 上限"))
     new = max(probe.longest_prompt, 1)
     if min(value, before) >= new * max(probe.most_streams, 1):
-        return _flat(f"prompts of {new:,} tokens are one step either way")
-    steps = math.ceil(new / value), math.ceil(new / before)
-    return Prediction(None, f"not predicted: {steps[0]} steps a prompt instead of {steps[1]}")
+        text = Words(
+            f"prompts of {new:,} tokens are one step either way", f"{new:,} 个 token 的提示词两种情况下都只需一步"
+        )
+        return _flat(text)
+    then, now = math.ceil(new / value), math.ceil(new / before)
+    text = Words(
+        f"not predicted: {then} steps a prompt instead of {now}", f"没有预测：每个提示词 {then} 步，原来 {now} 步"
+    )
+    return Prediction(None, text)
 
 
 def _bytes(knob: Knob, value: Value, before: Value | None, probe: Probe, objective: Objective) -> Prediction:
     roofline = probe.roofline()
     if roofline is None:
-        return _unknown("bytes of a model whose config is not here")
+        return _unknown(Words("bytes of a model whose config is not here", "配置不在本机的模型的字节数"))
     costs = roofline.costs
     own = _own_bytes(knob, before, roofline)
     if own is None or str(value) not in knob.bytes:
-        return _unknown("the bytes of this form")
+        return _unknown(Words("the bytes of this form", "这种形式的字节数"))
     ratio = knob.bytes[str(value)] / own
     if knob.affects == "weights":
         changed = replace(costs, weight_bytes=costs.weight_bytes * ratio)
@@ -130,9 +145,11 @@ def _bytes(knob: Knob, value: Value, before: Value | None, probe: Probe, objecti
         changed = replace(costs, kv_bytes_per_token=costs.kv_bytes_per_token * ratio)
     now, then = (_times(replace(roofline, costs=one), probe) for one in (costs, changed))
     gain = now.gain(then, objective, probe.output)
-    text = f"a step reads {_read(changed, probe) / _read(costs, probe):.0%} of the bytes"
+    share = f"{_read(changed, probe) / _read(costs, probe):.0%}"
+    text = Words(f"a step reads {share} of the bytes", f"每步读取的字节为原来的 {share}")
     if abs(gain) < _NOTHING:
-        return _flat(f"{text}, which is no gain in this objective")
+        none = f"{text.en}, which is no gain in this objective", f"{text.zh}，对这个目标没有提升"
+        return _flat(Words(*none))
     return Prediction(gain, text)
 
 

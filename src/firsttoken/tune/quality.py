@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from firsttoken.bench.launch import LaunchedServer
+from firsttoken.bench.words import Words
 from firsttoken.tune.arms import Settings
 from firsttoken.tune.guarded import guarded
 from firsttoken.tune.space import Space
@@ -24,6 +25,7 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 
     passed: bool
     text: str  # one sentence: what was found, or why nothing could be
+    text_zh: str = ""
     seconds: float = 0.0
     figures: dict[str, float] = {}
 
@@ -85,24 +87,36 @@ def judge(report: Report, limits: Limits | None = None) -> Quality:
     lacks = [
         text
         for text, bad in (
-            (f"KL above {limits.kl:g} nats", kl - floor > limits.kl),
-            (f"top-1 agreement below {limits.same_best:.0%}", same < limits.same_best),
+            (Words(f"KL above {limits.kl:g} nats", f"KL 超过 {limits.kl:g} nat"), kl - floor > limits.kl),
             (
-                f"greedy answers part sooner than {limits.shared:.0%} of the way",
+                Words(f"top-1 agreement below {limits.same_best:.0%}", f"top-1 一致率低于 {limits.same_best:.0%}"),
+                same < limits.same_best,
+            ),
+            (
+                Words(
+                    f"greedy answers part sooner than {limits.shared:.0%} of the way",
+                    f"贪心回答在 {limits.shared:.0%} 的长度之前就已分开",
+                ),
                 report.agreement.shared < limits.shared * own,
             ),
-            ("fewer needles found than by the baseline", needles[0] < needles[1]),
+            (
+                Words("fewer needles found than by the baseline", "找到的“针”比基线少"),
+                needles[0] < needles[1],
+            ),
         )
         if bad
     ]
-    found = (
+    found = Words(
         f"KL {kl:.2g} nats a token (floor {floor:.2g}), top-1 agreement {same:.1%}, greedy answers equal for "
         f"{report.agreement.shared:.0%} of their length (floor {own:.0%}), {needles[0]} needles "
-        f"found (baseline {needles[1]})"
+        f"found (baseline {needles[1]})",
+        f"每 token 的 KL 为 {kl:.2g} nat（底噪 {floor:.2g}），top-1 一致率 {same:.1%}，贪心回答有 "
+        f"{report.agreement.shared:.0%} 的长度一致（底噪 {own:.0%}），找到 {needles[0]} 根针（基线 {needles[1]}）",
     )
     return Quality(
         passed=not lacks,
-        text=f"{found}; {'; '.join(lacks)}" if lacks else found,
+        text="; ".join([found.en, *(lack.en for lack in lacks)]),
+        text_zh="；".join([found.zh, *(lack.zh for lack in lacks)]),
         figures={
             "kl": kl,
             "kl_floor": floor,
@@ -148,7 +162,12 @@ class QualityGate:
                 return msgspec.structs.replace(found, seconds=time.monotonic() - started)
             except (OSError, msgspec.MsgspecError, ValueError) as error:
                 failure = f"its report cannot be read ({error})"
-        return Quality(passed=False, text=f"not shown: {failure}", seconds=time.monotonic() - started)
+        return Quality(
+            passed=False,
+            text=f"not shown: {failure}",
+            text_zh=f"未能证明：{failure}",
+            seconds=time.monotonic() - started,
+        )
 
     def _flags(self, settings: Settings) -> str:
         return self._space.flags(settings, self._always)

@@ -38,8 +38,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     measured: Gain | None
     predicted: float | None
     prediction: str  # what it is made of, or why there is none
+    prediction_zh: str = ""
     quality: str = ""  # what was found, where answers may change
+    quality_zh: str = ""
     refused: str = ""  # why it was not tried, or not kept although it is faster
+    refused_zh: str = ""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +80,8 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     config: str  # the text of the config file
     config_name: str
     changed: list[str]  # labels of what is kept
-    why_none: str
+    why: str  # why nothing is kept, or why something is that was not shown by itself
+    why_zh: str
     fresh: Gain | None  # of all that is kept, from runs that decided nothing
     comparison: Comparison | None  # the same runs, every figure
     rows: list[Row]

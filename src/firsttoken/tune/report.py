@@ -191,14 +191,15 @@ def _knob_row(row: Row) -> str:
         if found
         else ""
     )
+    prediction = Words(row.prediction, row.prediction_zh or row.prediction)
     predicted = percent(row.predicted) if row.predicted is not None else units.NOTHING
     unseen = Words("not measured", "未测量") if row.numerics else Words("cannot change", "不会改变")
-    quality = escape(row.quality) if row.quality else unseen.html
+    quality = Words(row.quality, row.quality_zh or row.quality).html if row.quality else unseen.html
     what = Words(row.what, row.what_zh or row.what).html
     return (
         f'<tr><td class="wide"><b>{escape(row.label)}</b>{kept}<span class="under">{what}</span></td>'
         f'<td><span class="chip {level}">{name.html}</span><span class="under">{by.html}</span></td>'
-        f'<td>{gain}</td><td class="wide">{predicted}<span class="under">{escape(row.prediction)}</span></td>'
+        f'<td>{gain}</td><td class="wide">{predicted}<span class="under">{prediction.html}</span></td>'
         f'<td class="wide">{quality}</td></tr>\n'
     )
 
@@ -264,14 +265,14 @@ def _front(points: Sequence[Point]) -> list[Point]:
 
 
 def _rejected(tuned: Tuned) -> str:
-    refused = [(row.label, row.refused) for row in tuned.rows if row.refused]
+    refused = [(row.label, Words(row.refused, row.refused_zh or row.refused)) for row in tuned.rows if row.refused]
     alone = {row.label for row in tuned.rows}
-    refused += [(name, reason) for name, reason in tuned.failed if name not in alone]
+    refused += [(name, same(reason)) for name, reason in tuned.failed if name not in alone]
     if not refused:
         return ""
     heading = Words("Not tried, failed or refused", "未尝试、失败或被拒绝").html
     heads = (Words("Value", "取值"), Words("Why", "原因"))
-    rows = "".join(f'<tr><td>{escape(name)}</td><td class="wide">{escape(why)}</td></tr>\n' for name, why in refused)
+    rows = "".join(f'<tr><td>{escape(name)}</td><td class="wide">{why.html}</td></tr>\n' for name, why in refused)
     return f"<h2>{heading}</h2>\n{_table(heads, rows, 'small')}"
 
 

@@ -20,6 +20,8 @@ from firsttoken.tune.arms import Arm, Config
 from firsttoken.tune.stats import Estimate, holm
 
 _DRAWS = 30  # random designs, of which the best is taken
+_PRIOR_GAIN, _PRIOR_NOISE = 0.5, 0.05  # standard deviations before anything is measured
+_SURE = 4.0  # standard deviations
 
 Pair = tuple[Config, Config]
 Measured = tuple[Config, Config, float]
@@ -36,7 +38,10 @@ class Screening:
 
 
 def plan_pairs(arms: Sequence[Arm], pairs: int, seed: int) -> list[Pair]:
-    """Rows and their mirrors; of random balanced designs the one that tells most (D-optimal)."""
+    """Rows and their mirrors; of random balanced designs the one that tells most (D-optimal).
+
+    In an order in which the first pairs tell as much as they can, since a plan may be cut short.
+    """
     draw = np.random.default_rng(seed)
     knobs = list(dict.fromkeys(arm.knob for arm in arms))
     choices = {knob: [arm for arm in arms if arm.knob == knob] for knob in knobs}
@@ -48,7 +53,21 @@ def plan_pairs(arms: Sequence[Arm], pairs: int, seed: int) -> list[Pair]:
         _, worth = np.linalg.slogdet(x.T @ x + 1e-6 * np.eye(len(arms)))
         if worth > most:
             best, most = plan, float(worth)
-    return best
+    return _telling_first(best, arms)
+
+
+def _telling_first(plan: Sequence[Pair], arms: Sequence[Arm]) -> list[Pair]:
+    """Each pair is the one that adds most to what those before it tell."""
+    x = _matrix([(*pair, 0.0) for pair in plan], arms)
+    known = 1e-2 * np.eye(len(arms))
+    order: list[int] = []
+    for _ in plan:
+        gains = x @ np.linalg.inv(known)
+        worth = np.einsum("pa,pa->p", gains, x)  # the matrix determinant lemma
+        worth[order] = -math.inf
+        order.append(int(np.argmax(worth)))
+        known += np.outer(x[order[-1]], x[order[-1]])
+    return [plan[at] for at in order]
 
 
 def _draw(choices: dict[str, list[Arm]], pairs: int, draw: np.random.Generator) -> list[Pair]:
@@ -90,6 +109,32 @@ def fit(measured: Sequence[Measured], arms: Sequence[Arm], alpha: float) -> Scre
     }
     levels = holm({arm: one.p for arm, one in found.items()}, alpha)
     return Screening({arm: replace(one, level=levels[arm]) for arm, one in found.items()}, noise, max(dof, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Leaning:
+    """What the pairs so far let one expect of an arm: enough to spend time by, too little for a claim."""
+
+    gain: float
+    doubt: float  # standard deviation
+
+    @property
+    def low(self) -> float:
+        return self.gain - _SURE * self.doubt
+
+    @property
+    def high(self) -> float:
+        return self.gain + _SURE * self.doubt
+
+
+def lean(measured: Sequence[Measured], arms: Sequence[Arm]) -> dict[Arm, Leaning]:
+    """The posterior of a normal prior about no gain, so that arms which no pair tells apart yet stay in doubt."""
+    noises = [gain for first, second, gain in measured if first == second]
+    variance = (math.fsum(g * g for g in noises) + 2 * _PRIOR_NOISE**2) / (len(noises) + 2)
+    x = _matrix(measured, arms)
+    spread = np.linalg.inv(x.T @ x / variance + np.eye(len(arms)) / _PRIOR_GAIN**2)
+    means = spread @ x.T @ np.array([gain for _, _, gain in measured]) / variance
+    return {arm: Leaning(float(means[at]), math.sqrt(float(spread[at, at]))) for at, arm in enumerate(arms)}
 
 
 def _flip_p(signs: NDArray[np.float64], left: NDArray[np.float64], effect: float) -> float:

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from firsttoken.bench.statistics import MINIMUM_PAIRS
-from firsttoken.tune.arms import BASELINE, Arm, Config, in_order, named
-from firsttoken.tune.confirm import Claim, Confirmed, confirm, sentence, weakest
+from firsttoken.bench.words import Words, same
+from firsttoken.tune.arms import BASELINE, Arm, Candidate, Config, in_order, named
+from firsttoken.tune.confirm import (
+    LEAST_FRESH_PAIRS,
+    Claim,
+    Confirmed,
+    confirm,
+    least_seconds,
+    sentence,
+    weakest,
+)
 from firsttoken.tune.lab import Lab, Said, Stage
 from firsttoken.tune.quality import Quality
-from firsttoken.tune.screening import Measured, Screening, fit, plan_pairs
+from firsttoken.tune.screener import FINALISTS, Screener, best_of_each
+from firsttoken.tune.screening import Screening
 from firsttoken.tune.search import combinations, search
-from firsttoken.tune.stats import ALPHA, MARGIN, Estimate, Verdict, estimate, verdict
+from firsttoken.tune.stats import ALPHA, MARGIN, Estimate, estimate, verdict
 
-_NOISE_PAIRS, _LEAST_NOISE_PAIRS = 3, 2
-_SHORT = 40  # runs; with fewer left after the first pair, a session saves where it can
-_SPARE, _LEAST_SPARE = 7, 3  # pairs beyond the number of arms, which tell the noise
-_EACH, _LEAST_EACH = 6, 4  # pairs in which each arm is seen at least; with fewer than 6 nothing is said to hurt
-_FINALISTS = 4  # arms that are confirmed together at most
-_FRESH_PAIRS, _LEAST_FRESH_PAIRS = 8, 2
+_FRESH_PAIRS = 8
+_UNSURE = 0.2  # level of the intervals that choose what is looked at again
 _ROUND = 0.7  # of what is left of alpha, for a round of confirmation
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An arm that is to be tried."""
-
-    arm: Arm
-    numerics: bool = False  # whether answers may change, so that quality must be shown
-    predicted: float | None = None  # gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +34,18 @@ class Outcome:
 
     noise: float  # standard deviation of a pair's gain
     least: float  # gain from which an arm is kept
+    most_left: float  # what any arm may still gain, at most
     screening: Screening
     claims: dict[Arm, Claim]  # the last word on each arm
     confirmed: dict[Arm, Claim]  # of those, what fresh blocks said
     failed: dict[Arm, str]
     quality: dict[Config, Quality]
     left_out: list[Arm]  # no time
+    dropped: dict[Arm, int]  # plain losses, and the pairs after which they were measured no more
     unconfirmed: list[Arm]  # looked better, and no time was left to confirm them
     rounds: list[Confirmed]
     kept: Config
-    why_none: str  # why nothing is kept, or why the search broke off
+    why: Words  # why nothing is kept, or why something is that was not shown by itself
     fresh: Estimate | None  # of the kept config over the baseline, from runs that decided nothing
     fresh_blocks: tuple[int, int]  # the first and the last block of those runs; (0, 0) without them
 
@@ -67,103 +65,101 @@ class Session:
     ) -> None:
         self._lab = lab
         self._candidates = {one.arm: one for one in candidates}
+        self._screener = Screener(lab, self._candidates, seed=seed, margin=margin, alpha=alpha)
         self._seed, self._slo_share, self._margin, self._alpha = seed, slo_share, margin, alpha
         self._quality: dict[Config, Quality] = {}
         self._rounds: list[Confirmed] = []
         self._unconfirmed: list[Arm] = []
 
     def run(self) -> Outcome:
-        lab = self._lab
-        measured = self._noise()
-        arms = self._affordable()
-        measured += self._screen(arms)
-        lost = lab.failed_arms(arms)
-        tried = [arm for arm in arms if arm not in lost]
-        found = fit(measured, tried, self._alpha)
+        lab, screener = self._lab, self._screener
+        screener.run()
+        found = screener.found()
         least = max(self._margin, min(found.noise, 1.0))
-        claims = {arm: Claim(one, _screened(one, least, self._margin)) for arm, one in found.arms.items()}
         kept, why = self._choose(found, least)
+        refused = {
+            arm for config, one in self._quality.items() if not one.passed and len(config) == 1 for arm in config
+        }
+        if not kept:
+            screener.go_on(refused)
+            found = screener.found()
+            least = max(self._margin, min(found.noise, 1.0))
+        claims = {arm: Claim(one, screener.verdict(arm, found, least)) for arm, one in found.arms.items()}
         confirmed = {arm: claim for one in self._rounds for arm, claim in one.knobs.items()}
         fresh, blocks = self._fresh(kept)
         return Outcome(
             noise=found.noise,
             least=least,
+            most_left=max((one.most for arm, one in found.arms.items() if arm not in refused), default=0.0),
             screening=found,
             claims=claims | confirmed,
             confirmed=confirmed,
-            failed=lost,
+            failed=lab.failed_arms(screener.arms),
             quality=self._quality,
             unconfirmed=self._unconfirmed,
-            left_out=[arm for arm in self._candidates if arm not in arms],
+            left_out=[arm for arm in self._candidates if arm not in screener.arms],
+            dropped=screener.dropped,
             rounds=self._rounds,
             kept=kept,
-            why_none=why,
+            why=why,
             fresh=fresh,
             fresh_blocks=blocks,
         )
 
-    # --- noise and screening ---
-
-    def _noise(self) -> list[Measured]:
-        self._lab.tell(Stage("noise", "The baseline against itself"))
-        gains = [self._lab.pair(BASELINE, BASELINE)]
-        pairs = _NOISE_PAIRS if self._lab.runs_left >= _SHORT else _LEAST_NOISE_PAIRS
-        gains += [self._lab.pair(BASELINE, BASELINE) for _ in range(pairs - 1)]
-        return [(BASELINE, BASELINE, gain) for gain in gains if gain is not None]
-
-    def _affordable(self) -> list[Arm]:
-        """Arms whose screening takes at most half of the time left; those that promise least are left out first."""
-        arms = list(self._candidates)
-
-        def promise(arm: Arm) -> float:
-            predicted = self._candidates[arm].predicted
-            return abs(predicted) if predicted is not None else self._margin
-
-        while len(arms) > 1 and 2 * _pairs_for(arms, _LEAST_SPARE, _LEAST_EACH) > self._lab.runs_left / 2:
-            arms.remove(min(arms, key=promise))
-        return arms
-
-    def _screen(self, arms: Sequence[Arm]) -> list[Measured]:
-        lab = self._lab
-        pairs = _pairs_for(arms, _SPARE, _EACH)
-        if 2 * pairs > lab.runs_left / 2:
-            pairs = min(_pairs_for(arms, _LEAST_SPARE, _LEAST_EACH), lab.runs_left // 2)
-        lab.tell(Stage("screening", f"{len(arms)} values of {len({arm.knob for arm in arms})} knobs in {pairs} pairs"))
-        measured: list[Measured] = []
-        for first, second in plan_pairs(arms, pairs, self._seed) if pairs else []:
-            first, second = lab.without_failures(first), lab.without_failures(second)
-            gain = lab.pair(first, second)
-            if gain is not None:
-                measured.append((first, second, gain))
-                continue
-            for config in (first, second):
-                if config in lab.failed:
-                    lab.find_culprits(config)
-        return measured
-
     # --- what is kept ---
 
-    def _choose(self, found: Screening, least: float) -> tuple[Config, str]:
+    def _choose(self, found: Screening, least: float) -> tuple[Config, Words]:
         lab = self._lab
         hopeful = [arm for arm, one in found.arms.items() if _may_help(one, least)]
         for arm in hopeful:
             lab.tell(Said(f"{arm.label} may help: {found.arms[arm].gain:+.1%} in screening"))
-        hopeful = [arm for arm in hopeful if self._is_good(frozenset({arm}))]
-        best = _best_of_each(hopeful, found)
-        if not best:
-            return BASELINE, "No value of a knob looked better than the baseline in screening."
-        order = sorted(best, key=lambda arm: -found.arms[arm].gain)
-        finalists = order[: _finalists(lab.runs_left)]
-        self._unconfirmed = order[len(finalists) :]
-        knobs = {arm.knob for arm in finalists}
-        values = {knob: [arm for arm in hopeful if arm.knob == knob] for knob in knobs}
-        config = lab.without_failures(frozenset(finalists))
-        if combinations(values) > 1:
-            lab.tell(Stage("search", f"{combinations(values)} combinations of {len(knobs)} knobs"))
-            config = search(lab, values, config, max((lab.runs_left - 40) // 2, 0), self._seed)
+        if not hopeful:
+            return BASELINE, _NONE_BETTER
+        finalists = self._good_finalists(hopeful, found)
+        if not hopeful:
+            return BASELINE, _NO_QUALITY
+        if not finalists:
+            return BASELINE, _TOO_SHORT
+        config, pairs = lab.without_failures(frozenset(finalists)), (lab.runs_left - 40) // 2
+        if pairs > 0:
+            knobs = {arm.knob for arm in finalists}
+            values = {
+                knob: [arm for arm in hopeful if arm.knob == knob and self._is_good(frozenset({arm}))] for knob in knobs
+            }
+            if combinations(values) > 1:
+                lab.tell(Stage("search", f"{combinations(values)} combinations of {len(knobs)} knobs"))
+                config = search(lab, values, config, pairs, self._seed)
         return self._confirmed(config, least)
 
-    def _confirmed(self, config: Config, least: float) -> tuple[Config, str]:
+    def _good_finalists(self, hopeful: list[Arm], found: Screening) -> list[Arm]:
+        """Those whose answers are as good; others leave `hopeful`. The gate takes time, so no other is sent there."""
+        while True:
+            best = best_of_each({arm: found.arms[arm].gain for arm in hopeful})
+            order = sorted(best, key=lambda arm: -found.arms[arm].gain)
+            finalists = self._finalists(order, found)
+            self._unconfirmed = [arm for arm in order if arm not in finalists]
+            asked = len(self._quality)
+            bad = [arm for arm in finalists if not self._is_good(frozenset({arm}))]
+            if not bad and len(self._quality) == asked:
+                return finalists
+            for arm in bad:
+                hopeful.remove(arm)
+
+    def _finalists(self, order: Sequence[Arm], found: Screening) -> list[Arm]:
+        """The best arms, as many as can be confirmed together in the time that is left.
+
+        Where it is too short for a second round, an arm that falls would cost the others' claims: then those alone go
+        on that are likely to gain.
+        """
+        chosen = list(order[:FINALISTS])
+        if chosen and 2 * least_seconds(self._lab, frozenset(chosen)) > self._lab.left:
+            sure = [arm for arm in order if found.arms[arm].gain > found.arms[arm].half(_UNSURE)]
+            chosen = (sure or list(order))[:FINALISTS]
+        while chosen and least_seconds(self._lab, frozenset(chosen)) > self._lab.left:
+            chosen.pop()
+        return chosen
+
+    def _confirmed(self, config: Config, least: float) -> tuple[Config, Words]:
         """Rounds of blocks, in each of which the weakest arm falls, until every arm of the config helps."""
         lab, alpha = self._lab, self._alpha
         while config:
@@ -171,30 +167,54 @@ class Session:
             if several and not self._is_good(config):
                 config -= {max(in_order(config), key=lambda arm: self._candidates[arm].numerics)}
                 continue
+            needed, pair = least_seconds(lab, config), lab.seconds_of([BASELINE, config])
+            if needed > lab.left:
+                return self._as_a_whole(least, alpha)
             lab.tell(Stage("confirmation", named(config)))
-            needed = MINIMUM_PAIRS * _runs_a_block(len(config))
-            fresh = _FRESH_PAIRS if needed + 2 * _FRESH_PAIRS <= lab.runs_left else _LEAST_FRESH_PAIRS
-            found = confirm(lab, config, least=least, alpha=alpha * _ROUND, reserve=2 * fresh)
+            more = _FRESH_PAIRS - LEAST_FRESH_PAIRS
+            fresh = _FRESH_PAIRS if needed + more * pair <= lab.left else LEAST_FRESH_PAIRS
+            found = confirm(lab, config, least=least, alpha=alpha * _ROUND, reserve=fresh * pair)
             alpha *= 1 - _ROUND
             self._rounds.append(found)
             lab.tell(Said(sentence(found)))
             if found.overall is None:
-                return BASELINE, "The time was too short to confirm what looked better."
+                return BASELINE, _TOO_SHORT
             if all(claim.verdict == "helps" for claim in found.knobs.values()) and found.overall.verdict == "helps":
                 refused = self._misses_slo(found)
-                return (BASELINE, refused) if refused else (config, "")
+                return (BASELINE, refused) if refused else (config, same(""))
             if found.overall.found.low <= 0 or len(config) == 1:
-                return BASELINE, "What looked better in screening was not confirmed on fresh launches."
+                return BASELINE, _NOT_CONFIRMED
             config -= {weakest(found)}
-        return BASELINE, "No combination kept the answers' quality."
+        return BASELINE, _NO_QUALITY
 
-    def _misses_slo(self, found: Confirmed) -> str:
-        """Why the limits rule a config out; empty where they do not."""
+    def _as_a_whole(self, least: float, alpha: float) -> tuple[Config, Words]:
+        """Where no time is left for another round: the last one's config without its weakest arm, as a whole.
+
+        It ran beside the baseline in each of that round's blocks. Which arm falls was seen in the same data, so what is
+        left of alpha is shared out over all that might have fallen.
+        """
+        last = self._rounds[-1] if self._rounds else None
+        if last is None or last.overall is None or len(last.config) < 2 or self._misses_slo(last):
+            return BASELINE, _TOO_SHORT
+        weak = weakest(last)
+        kept = last.config - {weak}
+        one = replace(last.without[weak], level=alpha / len(last.config)) if weak in last.without else None
+        rest = [last.knobs[arm] for arm in in_order(kept) if arm in last.knobs]
+        if one is None or verdict(one, least, self._margin) != "helps" or any(c.found.gain < least for c in rest):
+            return BASELINE, _TOO_SHORT
+        if all(claim.verdict == "helps" for claim in rest):
+            return kept, same("")
+        return kept, _AS_A_WHOLE
+
+    def _misses_slo(self, found: Confirmed) -> Words | None:
+        """Why the limits rule a config out; None where they do not."""
         if found.slo_share >= min(self._slo_share, found.slo_baseline):
-            return ""
-        return (
-            f"{named(found.config)} is faster, but maybe only {found.slo_share:.0%} of its requests keep the limits; "
-            f"the baseline keeps them for {found.slo_baseline:.0%}, and {self._slo_share:.0%} are wanted."
+            return None
+        kept, before, wanted = f"{found.slo_share:.0%}", f"{found.slo_baseline:.0%}", f"{self._slo_share:.0%}"
+        return Words(
+            f"{named(found.config)} is faster, but maybe only {kept} of its requests keep the limits; the baseline "
+            f"keeps them for {before}, and {wanted} are wanted.",
+            f"{named(found.config)} 更快，但满足限制的请求可能只有 {kept}；基线为 {before}，要求为 {wanted}。",
         )
 
     def _is_good(self, config: Config) -> bool:
@@ -212,7 +232,7 @@ class Session:
         lab = self._lab
         if not kept:
             return None, (0, 0)
-        pairs = max(min(_FRESH_PAIRS, lab.runs_left // 2), _LEAST_FRESH_PAIRS)
+        pairs = max(min(_FRESH_PAIRS, int(lab.left / lab.seconds_of([BASELINE, kept]))), LEAST_FRESH_PAIRS)
         lab.tell(Stage("fresh", f"{named(kept)} against the baseline, {pairs} fresh pairs"))
         before = lab.blocks
         gains = [lab.pair(BASELINE, kept) for _ in range(pairs)]
@@ -220,45 +240,21 @@ class Session:
         return (estimate(known) if known else None), (before + 1, lab.blocks)
 
 
-def _runs_a_block(arms: int) -> int:
-    """The config, the baseline, and the config without each arm, which of one arm is the baseline."""
-    return 2 if arms == 1 else arms + 2
-
-
-def _finalists(runs: int) -> int:
-    """How many arms can be confirmed together in so many runs; one at least."""
-    most = _FINALISTS
-    while most > 1 and MINIMUM_PAIRS * _runs_a_block(most) + 2 * _LEAST_FRESH_PAIRS > runs:
-        most -= 1
-    return most
-
-
-def _pairs_for(arms: Sequence[Arm], spare: int, each: int) -> int:
-    values: dict[str, int] = {}
-    for arm in arms:
-        values[arm.knob] = values.get(arm.knob, 0) + 1
-    return max(len(arms) + spare, each * max(values.values(), default=0))
-
-
-def _screened(one: Estimate, least: float, margin: float) -> Verdict:
-    """Screening may say that something hurts; that it helps must be seen again, since the best of many looks better."""
-    said = verdict(one, least, margin)
-    return "undecided" if said == "helps" else said
-
-
 def _may_help(one: Estimate, least: float) -> bool:
     """Whether a gain worth keeping is likely enough to look again."""
-    return one.gain > 0 and one.gain + one.half(0.2) >= least
+    return one.gain > 0 and one.gain + one.half(_UNSURE) >= least
 
 
-def _best_of_each(arms: Sequence[Arm], found: Screening) -> list[Arm]:
-    best: dict[str, Arm] = {}
-    for arm in arms:
-        if arm.knob not in best or found.arms[arm].gain > found.arms[best[arm.knob]].gain:
-            best[arm.knob] = arm
-    return list(best.values())
-
-
-def best_left(found: Mapping[Arm, Estimate]) -> float:
-    """The largest gain that the data leave possible for any arm."""
-    return max((one.gain + one.half(one.level) for one in found.values()), default=0.0)
+_NONE_BETTER = Words(
+    "No value of a knob looked better than the baseline in screening.", "筛选中没有任何取值看起来比基线更好。"
+)
+_TOO_SHORT = Words("The time was too short to confirm what looked better.", "时间不足以确认那些看起来更好的取值。")
+_NOT_CONFIRMED = Words(
+    "What looked better in screening was not confirmed on fresh launches.",
+    "筛选中看起来更好的取值，没有在全新启动上得到确认。",
+)
+_NO_QUALITY = Words("No combination kept the answers' quality.", "没有任何组合能保持回答质量。")
+_AS_A_WHOLE = Words(
+    "The settings are confirmed together; the time was too short to show each of them by itself.",
+    "这些设置作为一个整体得到确认；时间不足以逐项单独证明。",
+)

@@ -22,6 +22,9 @@ ALPHA = 0.05
 MARGIN = 0.02
 """Gains within 2 % either way count as none."""
 
+MUCH = 0.05
+"""A gain that a session must rule out to say that all is well."""
+
 Verdict = Literal["helps", "hurts", "equivalent", "undecided"]
 Key = TypeVar("Key", bound=Hashable)
 
@@ -45,6 +48,11 @@ class Estimate:
 
     def half(self, level: float) -> float:
         return t_quantile(1 - level / 2, self.dof) * self.error if self.dof > 0 else math.inf
+
+    @property
+    def most(self) -> float:
+        """One-sided upper bound: with all arms' together, alpha is the chance that any lies above its own."""
+        return self.gain + self.half(min(2 * self.level, 1.0))
 
     @property
     def low(self) -> float:

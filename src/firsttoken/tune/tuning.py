@@ -14,8 +14,9 @@ import msgspec
 from firsttoken.bench.compare import Comparison, compare_pairs
 from firsttoken.bench.machine_facts import machine_facts
 from firsttoken.bench.result_file import load_result
+from firsttoken.bench.words import Words, same
 from firsttoken.errors import ConfigError, Unavailable
-from firsttoken.tune.arms import BASELINE, Config, Settings, in_order, named, settings_of
+from firsttoken.tune.arms import BASELINE, Arm, Config, Settings, in_order, named, settings_of
 from firsttoken.tune.choose import Choice, choose
 from firsttoken.tune.config_text import config_text
 from firsttoken.tune.journal import Journal, Plan
@@ -24,7 +25,7 @@ from firsttoken.tune.objective import FIGURES
 from firsttoken.tune.predict import score
 from firsttoken.tune.probe import Probe
 from firsttoken.tune.records import Gain, Point, Row, Tuned
-from firsttoken.tune.session import Outcome, Session, best_left
+from firsttoken.tune.session import Outcome, Session
 from firsttoken.tune.space import Space
 from firsttoken.tune.stats import MARGIN, Estimate
 from firsttoken.tune.trial import Trials
@@ -65,10 +66,10 @@ def run_tuning(
         probe = msgspec.convert(answer, Probe)
         choice = choose(request.space, plan.knobs, baseline, probe, plan.objective)
         for skipped in choice.skipped:
-            tell(Said(f"Not tried: {skipped.arm.label}: {skipped.why}"))
+            tell(Said(f"Not tried: {skipped.arm.label}: {skipped.why.en}"))
         if not choice.candidates:
             raise ConfigError(
-                "There is nothing to try: " + "; ".join(f"{s.arm.label}: {s.why}" for s in choice.skipped)
+                "There is nothing to try: " + "; ".join(f"{s.arm.label}: {s.why.en}" for s in choice.skipped)
             )
         lab = Lab(
             journal,
@@ -121,7 +122,7 @@ def _result(request: Request, lab: Lab, choice: Choice, outcome: Outcome) -> Tun
         runs=len(lab.runs) + 1,
         noise=_share(outcome.noise),
         least=_share(outcome.least),
-        best_left=_share(best_left(outcome.screening.arms)),
+        best_left=_share(outcome.most_left),
         baseline=baseline,
         baseline_command=space.shown(plan.model, baseline, request.always),
         kept=settings,
@@ -129,7 +130,8 @@ def _result(request: Request, lab: Lab, choice: Choice, outcome: Outcome) -> Tun
         config=config_text(space, settings),
         config_name=f"config.{space.config}",
         changed=[arm.label for arm in in_order(outcome.kept)],
-        why_none=outcome.why_none,
+        why=outcome.why.en,
+        why_zh=outcome.why.zh,
         fresh=_gain(outcome.fresh) if outcome.fresh is not None else None,
         comparison=_comparison(request.folder, lab, outcome),
         rows=rows,
@@ -148,17 +150,7 @@ def _tried(space: Space, choice: Choice, outcome: Outcome) -> list[Row]:
         claim = outcome.claims.get(arm)
         quality = outcome.quality.get(frozenset({arm}))
         prediction = choice.predictions[arm]
-        refused = outcome.failed.get(arm, "")
-        if refused:
-            refused = f"it failed: {refused}"
-        elif quality is not None and not quality.passed:
-            refused = "its answers are not as good"
-        elif arm in outcome.left_out:
-            refused = "no time was left for it"
-        elif arm in outcome.unconfirmed:
-            refused = "it looked better, and no time was left to confirm it: give a longer --budget"
-        elif claim is None:
-            refused = "it could not be told from the others"
+        refused = _refused(arm, outcome)
         rows.append(
             Row(
                 knob=arm.knob,
@@ -172,12 +164,40 @@ def _tried(space: Space, choice: Choice, outcome: Outcome) -> list[Row]:
                 confirmed=arm in outcome.confirmed,
                 measured=_gain(claim.found) if claim is not None else None,
                 predicted=None if prediction.gain is None else _share(prediction.gain),
-                prediction=prediction.text,
+                prediction=prediction.text.en,
+                prediction_zh=prediction.text.zh,
                 quality=quality.text if quality is not None else "",
-                refused=refused,
+                quality_zh=quality.text_zh if quality is not None else "",
+                refused=refused.en,
+                refused_zh=refused.zh,
             )
         )
     return rows
+
+
+def _refused(arm: Arm, outcome: Outcome) -> Words:
+    """Why an arm was not measured to its end, or is not kept although it may be faster."""
+    failure, quality = outcome.failed.get(arm, ""), outcome.quality.get(frozenset({arm}))
+    if failure:
+        return Words(f"it failed: {failure}", f"运行失败：{failure}")
+    if quality is not None and not quality.passed:
+        return Words("its answers are not as good", "它的回答质量不够好")
+    if arm in outcome.left_out:
+        return Words("no time was left for it", "没有时间尝试它")
+    if arm in outcome.dropped:
+        pairs = outcome.dropped[arm]
+        return Words(
+            f"it plainly costs, and its runs take long: no more of it after {pairs} pairs",
+            f"它明显变差，而且每次运行很久：{pairs} 对之后不再测量",
+        )
+    if arm in outcome.unconfirmed:
+        return Words(
+            "it looked better, and no time was left to confirm it: give a longer --budget",
+            "它看起来更好，但没有时间确认：请给更长的 --budget",
+        )
+    if arm not in outcome.claims:
+        return Words("it could not be told from the others", "无法把它与其他取值区分开")
+    return same("")
 
 
 def _skipped(space: Space, choice: Choice) -> list[Row]:
@@ -197,7 +217,8 @@ def _skipped(space: Space, choice: Choice) -> list[Row]:
             measured=None,
             predicted=None,
             prediction="",
-            refused=one.why,
+            refused=one.why.en,
+            refused_zh=one.why.zh,
         )
         rows.append(row)
     return rows

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from firsttoken.bench.words import Words
+from firsttoken.bench.words import Words, same
 from firsttoken.tune.objective import FIGURES, OBJECTIVES
 from firsttoken.tune.records import Gain, Tuned
-
-_MUCH = 0.05  # gain that a session must rule out to say that all is well
+from firsttoken.tune.stats import MUCH
 
 
 def percent(gain: float) -> str:
@@ -30,22 +29,26 @@ def answer(tuned: Tuned) -> Words:
     """What to do."""
     if tuned.changed and tuned.fresh is not None:
         what, gain = ", ".join(tuned.changed), percent(tuned.fresh.gain)
-        name = objective_name(tuned)
+        name, ends = objective_name(tuned), interval(tuned.fresh)
         return Words(
-            f"Change {what}: {name.en}, gains {gain} on fresh runs (95 %: {interval(tuned.fresh)}).",
-            f"请修改 {what}：在全新的运行中，{name.zh}改善 {gain}（95 % 区间：{interval(tuned.fresh)}）。",
+            f"Change {what}: {name.en}, gains {gain} on fresh runs (95 %: {ends}). {tuned.why}".strip(),
+            f"请修改 {what}：在全新的运行中，{name.zh}改善 {gain}（95 % 区间：{ends}）。{tuned.why_zh}",
         )
+    left = f"{max(tuned.best_left, 0):.1%}".replace("%", " %")
     if any(row.verdict is not None for row in tuned.rows):
-        if tuned.best_left > _MUCH or not any(row.measured for row in tuned.rows):
-            return Words(
-                f"Not decided: this session leaves room for a gain. {tuned.why_none} Give a longer --budget, or a "
-                "calmer machine.",
-                "尚无定论：这次会话还不能排除明显的提升。请给更长的 --budget，或换更安静的机器。",
+        if tuned.best_left > MUCH or not any(row.measured for row in tuned.rows):
+            room = (
+                Words(f" of up to {left} in a value", f"（单个取值最多 {left}）") if tuned.best_left < 1 else same("")
             )
-        left = f"{max(tuned.best_left, 0):.1%}".replace("%", " %")
+            return Words(
+                f"Not decided: this session leaves room for a gain{room.en}. {tuned.why} Give a longer --budget, or a "
+                "calmer machine.",
+                f"尚无定论：这次会话还不能排除明显的提升{room.zh}。{tuned.why_zh}"
+                "请给更长的 --budget，或换更安静的机器。",
+            )
         return Words(
             f"Keep your settings: nothing that was tried is shown to be better. At most {left} may be left in any one "
-            f"value. {tuned.why_none}",
-            f"保持现有设置：没有哪个尝试过的取值被证明更好。任何单个取值最多还可能有 {left} 的提升。",
+            f"value. {tuned.why}",
+            f"保持现有设置：没有哪个尝试过的取值被证明更好。任何单个取值最多还可能有 {left} 的提升。{tuned.why_zh}",
         )
     return Words("Nothing could be tried here.", "这里没有可以尝试的设置。")
