@@ -24,6 +24,7 @@ from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel
 from firsttoken.kernels.gpu.launch import Op, default_product, fitting_row_tile
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
+from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
@@ -34,7 +35,6 @@ FLOAT32 = {"kv_scales", "cos", "sin", "partial", "partial_ml", "logits", "best_v
 INT32 = {"inputs", "contexts", "table_rows", "tables", "parts", "arrivals", "tiles", "best_id"}
 INT64 = {"token_ids", "last_ids", "rope_rows", "slots"}
 SCALARS = {"eps": "fp32", "scale": "fp32"}
-DENSE = {"FORM": 0, "GROUP": 0, "ROWS": 1, "ZERO": 0}
 QUANTISED = {
     "fp8-128x128": {"FORM": 3, "GROUP": 128, "ROWS": 128, "ZERO": 0},
     "int4-128-points": {"FORM": 1, "GROUP": 128, "ROWS": 1, "ZERO": 1},
@@ -101,7 +101,6 @@ def main(capability: int, shared_kib: int) -> None:
                 "RESIDUAL": op == "linear_add",
                 "BIAS": True,
                 "PDL": pdl,
-                **DENSE,
             }
             if launch.form == "matvec":
                 used = build(matvec_kernel, target, launch.warps, flags | {"M": rows, "AHEAD": launch.ahead})
@@ -111,20 +110,16 @@ def main(capability: int, shared_kib: int) -> None:
             else:
                 continue
             print(launch.form, f"{op}-{rows}", used)
-    for kind, rows in itertools.product(QUANTISED, (1, 64)):
+    for kind, rows in itertools.product(QUANTISED, (1, 16, 64)):
         # gate and up: it holds two weight tiles at once
         launch = default_product("norm_linear_swiglu", 9728, 2560, rows, kind)
-        flags = {"N": 9728, "K": 2560, "BN": launch.bn, "BK": launch.bk, "NORM": True, "FOLDED": False, "SWIGLU": True}
-        flags |= {"RESIDUAL": False, "BIAS": False, "PDL": pdl} | QUANTISED[kind]
-        types = {"w": "*i32", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
-        if launch.form == "matvec":
-            used = build(matvec_kernel, target, launch.warps, flags | {"M": rows, "AHEAD": launch.ahead}, **types)
-        else:
-            flags |= {"BM": 64, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": 0}
-            used = build(rows_dot_kernel, target, launch.warps, flags, **types)
-        print(f"{launch.form}_quantised", f"{kind}-{rows}", used)
-    types = {"words": "*i32", "scale": "*fp16", "zero": "*u8"}
-    widen = {"K": 2560, "BN": 16, "COUNT": 64} | QUANTISED["int4-128-points"]
+        flags = {"N": 9728, "K": 2560, "BN": launch.bn, "BK": launch.bk, "FOLDED": False, "SWIGLU": True}
+        flags |= {"NORM": rows <= 16, "RESIDUAL": False, "BIAS": False, "PDL": pdl} | QUANTISED[kind]
+        flags |= {"BM": max(8, rows), "RM": rows, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": 0, "ASM": True}
+        types = {"w": "*u8", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
+        print("quant_dot", f"{kind}-{rows}", build(quant_dot_kernel, target, launch.warps, flags, **types))
+    types = {"w": "*u8", "scale": "*fp16", "zero": "*u8"}
+    widen = {"K": 2560, "BN": 16, "COUNT": 256} | QUANTISED["int4-128-points"]
     print("widen", "int4", build(widen_kernel, target, 4, widen, **types))
     if capability >= 89:
         rows_in_fp8 = {"K": 9728, "BK": 16384, "NORM": True, "MAX": 448.0}

@@ -59,7 +59,7 @@ def weight_of(kind: str, out: int, width: int, *, bias: bool = False) -> QuantLi
     if form == "fp8":
         blocks = {"group": 128, "rows": 128} if group == "128x128" else {}
         made = round_weight(torch.randn(out, width, device=DEVICE) / width**0.5, "fp8", **blocks)
-        return QuantLinear("fp8", made.words, made.scale, None, made.group, made.rows, bias_of)
+        return QuantLinear("fp8", made.data, made.scale, None, made.group, made.rows, bias_of)
     bits, size = (4, 8)[form == "int8"], width if group == "row" else int(group)
     values = torch.randint(2**bits, (out, width), dtype=torch.uint8, device=DEVICE)
     shape = (out, -(-width // size))
@@ -102,28 +102,24 @@ def _check_products(kind: str, rows: int, *, k: int, n: int, bias: bool = False,
     assert _error(ops.linear_add(x, plain, residual, launch=launch("linear_add")), expected) < BOUND
 
 
+@pytest.mark.parametrize("rows", [1, 3, 8, 17])
 @pytest.mark.parametrize("kind", KINDS)
-def test_matvec_multiplies_every_kind_of_weight(kind: str) -> None:
-    ahead = 1 + KINDS.index(kind) % 3  # and so many rows
-    bk = 128 if "128" in kind else 64
+def test_quant_dot_multiplies_every_kind_of_weight(kind: str, rows: int) -> None:
+    bk = 32 if "32" in kind else 64
     n = 72 if kind == "fp8-128x128" else 21  # the pair's up rows begin in mid-block
-    k = bk * 3 // 2  # the last tile is half empty
-    _check_products(kind, ahead, k=k, n=n, bias=ahead == 2, form="matvec", bn=32 if n == 21 else 64, bk=bk, ahead=ahead)
+    _check_products(kind, rows, k=256, n=n, bias=rows == 3, form="dot", bn=32, bk=bk, warps=2, stages=3)
 
 
-@pytest.mark.parametrize(("kind", "bk"), [("int4-128-points", 256), ("int4-32-offsets", 128), ("int8-128", 32)])
-def test_a_tile_may_hold_several_groups_or_a_part_of_one(kind: str, bk: int) -> None:
-    _check_products(kind, 4 if bk == 256 else 1, k=256 + bk // 2 // 32 * 32, n=8, form="matvec", bn=8, bk=bk, ahead=2)
+def test_a_tile_may_be_a_part_of_a_group_or_all_of_a_row() -> None:
+    for bk in (32, 128):
+        _check_products("int4-128-points", 2, k=384, n=16, form="dot", bn=16, bk=bk, warps=1, stages=2)
+    _check_products("int4-row", 1, k=128, n=16, form="dot", bn=16, bk=128, warps=1, stages=2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_rows_dot_multiplies_every_kind_of_weight(kind: str) -> None:
-    _check_products(kind, 3, k=128, n=12, bias="8" in kind, form="dot", bn=16, bk=128, stages=2)
-
-
+@pytest.mark.parametrize("kind", ["int8-64-points", "fp8-row"])
 @pytest.mark.parametrize("splits", [1, 2])
-def test_more_rows_than_a_tile_has_take_several(splits: int) -> None:
-    _check_products("int8-64-points", 70, k=128, n=8, form="dot", bn=16, bk=64, stages=2, splits=splits)
+def test_more_rows_than_a_tile_has_take_several(kind: str, splits: int) -> None:
+    _check_products(kind, 70, k=128, n=8, form="dot", bn=16, bk=64, warps=1, stages=2, splits=splits)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,7 +133,7 @@ def test_a_weight_is_widened_to_what_it_stands_for(kind: str) -> None:
 def test_every_e4m3_value_is_read_right() -> None:
     codes = torch.arange(256, dtype=torch.uint8, device=DEVICE)
     numbers = codes[~codes.view(torch.float8_e4m3fn).float().isnan()]
-    values = torch.nn.functional.pad(numbers, (0, 2))[None].contiguous()
+    values = torch.nn.functional.pad(numbers, (0, 256 - len(numbers)))[None].contiguous()
     weight = QuantLinear("fp8", pack(values, 8), torch.ones(1, 1, device=DEVICE), None, 256)
     assert torch.equal(widened(weight, torch.float32).weight, values.view(torch.float8_e4m3fn).float())
 
@@ -177,6 +173,6 @@ def test_a_row_in_fp8_does_not_depend_on_its_neighbours() -> None:
 def test_an_unmeasured_card_gets_a_launch_for_every_number_of_rows(kind: str) -> None:
     pick = table_for("NVIDIA GeForce RTX 9999").pick
     forms = [pick("norm_linear", 6144, 2560, rows, kind).form for rows in (1, 2, 3, 128, 129)]
-    assert forms == ["matvec", "matvec", "dot", "dot", "library"]
+    assert forms == ["dot"] * 4 + ["library"]
     assert pick("norm_linear", 151936, 2560, 256, kind).form == "dot", "a head is too large to be widened"
-    assert pick("norm_linear", 100, 96, 8, kind).form == "library", "96 is no multiple of the tile"
+    assert pick("norm_linear", 100, 80, 8, kind).form == "library", "80 is no multiple of a tile"

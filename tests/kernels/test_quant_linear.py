@@ -13,20 +13,19 @@ from firsttoken.kernels.quant_round import round_weight
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_values_come_back_from_their_words(bits: int) -> None:
+def test_values_come_back_from_their_bytes(bits: int) -> None:
     values = torch.randint(2**bits, (5, 96), dtype=torch.uint8)
-    words = pack(values, bits)
-    assert words.shape == (5, 96 * bits // 32)
-    assert torch.equal(unpack(words, bits), values)
+    data = pack(values, bits)
+    assert data.shape == (5, 96 * bits // 8)
+    assert torch.equal(unpack(data, bits), values)
 
 
-@pytest.mark.parametrize(("form", "bits"), [("int4", 4), ("int8", 8)])
-def test_value_i_of_word_j_is_input_4i_plus_j(form: QuantForm, bits: int) -> None:
-    per = 32 // bits
-    words = pack(torch.arange(4 * per, dtype=torch.uint8)[None] & (2**bits - 1), BITS[form])[0].tolist()
-    for j, word in enumerate(words):
-        found = [(word >> (bits * i)) & (2**bits - 1) for i in range(per)]
-        assert found == [(4 * i + j) % 2**bits for i in range(per)]
+def test_a_byte_holds_inputs_that_are_sixteen_apart() -> None:
+    data = pack(torch.arange(64, dtype=torch.uint8)[None] % 16, 4)[0].tolist()
+    assert data == [i | i << 4 for i in range(16)] * 2
+    data = pack(torch.arange(64, dtype=torch.uint8)[None] // 4, 4)[0].tolist()
+    assert data[0] == 0 | 4 << 4
+    assert data[16] == 8 | 12 << 4
 
 
 @pytest.mark.parametrize(("form", "bound"), [("fp8", 0.03), ("int8", 0.008), ("int4", 0.1)])

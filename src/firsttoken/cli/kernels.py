@@ -55,6 +55,13 @@ def kernels() -> None:
     show_default=True,
     help="Rows to measure: sequences that decode at once.",
 )
+@click.option(
+    "--quantization",
+    type=click.Choice(["auto", "fp8", "int8", "int4"]),
+    default="auto",
+    show_default=True,
+    help="Form of the weights: the checkpoint's own, or what `serve` rounds them to.",
+)
 @click.option("--budget", type=Seconds(), default="120s", show_default=True, help="How long to search, about.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write here, not where `serve` looks.")
 @click.option("--processes", type=click.IntRange(1), help="Compile so many at once.  [default: by cores and memory]")
@@ -66,7 +73,13 @@ def kernels() -> None:
     help="Where a repository's config is fetched from.",
 )
 def measure(
-    model: str, rows: tuple[int, ...], budget: float, out: Path | None, processes: int | None, hub: str
+    model: str,
+    rows: tuple[int, ...],
+    quantization: str,
+    budget: float,
+    out: Path | None,
+    processes: int | None,
+    hub: str,
 ) -> None:
     """Find the fastest launches of MODEL's products on this card, and write them where `serve` looks for them.
 
@@ -75,12 +88,14 @@ def measure(
     gives the reference's numbers. Stop what else runs on the card first.
     """
     from firsttoken.cli.measured_launches import measure_launches, open_card
+    from firsttoken.kernels.quant_linear import QUANT_FORMS
     from firsttoken.model.config import load_config
     from firsttoken.model.hub import resolve
 
     with open_card(processes) as opened:  # first: without a card nothing need be fetched
         config = load_config(resolve(model, hub=hub, weights=False))
-        measure_launches(_console(), config, rows, opened, budget=budget, out=out)
+        form = QUANT_FORMS.get(quantization)
+        measure_launches(_console(), config, rows, opened, budget=budget, out=out, form=form)
 
 
 def _console() -> Console:

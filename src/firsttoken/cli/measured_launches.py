@@ -20,6 +20,7 @@ from firsttoken.kernels.gpu import has_triton
 from firsttoken.kernels.gpu.launch import Product, Table
 from firsttoken.kernels.gpu.launch_table import find_table, merged, own_table, own_table_file, write_table
 from firsttoken.kernels.gpu.search import Card, Found, search
+from firsttoken.kernels.quant_linear import QuantForm
 from firsttoken.machine.gpu_probe import measure as probe
 from firsttoken.machine.host import read_host
 from firsttoken.model.config import ModelConfig
@@ -81,13 +82,15 @@ def measure_launches(
     *,
     budget: float,
     out: Path | None,
+    form: QuantForm | None = None,
     folder: Path | None = None,
 ) -> None:
     """Searches, prints what was found, and writes it over what was measured here before.
 
-    `folder` is where this machine's tables are kept, by default in the cache folder.
+    `form` is what weights are rounded to at load. `folder` is where this machine's tables are kept, by default in the
+    cache folder.
     """
-    jobs = products_of(config, rows)
+    jobs = products_of(config, rows, form)
     file = out or own_table_file(opened.name, folder)  # a user without a home learns it before the work
     in_use = find_table(opened.name, folder)
     console.print(
@@ -104,7 +107,7 @@ def measure_launches(
 
         found = search(
             jobs,
-            lambda job: replace(in_use.pick(job.op, job.n, job.k, job.rows), rows=job.rows),
+            lambda job: replace(in_use.pick(job.op, job.n, job.k, job.rows, job.weight), rows=job.rows),
             opened.card,
             budget,
             width=opened.processes,

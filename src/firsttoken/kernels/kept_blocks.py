@@ -34,7 +34,7 @@ def to_q4_1(weight: QuantLinear) -> npt.NDArray[np.uint8]:
     scale = weight.scale.to(torch.float32)
     zero = torch.full_like(scale, 8.0) if weight.zero is None else weight.zero.to(torch.float32)
     offset = zero if weight.zero is not None and weight.zero.is_floating_point() else -zero * scale
-    values = unpack(weight.words, 4).view(out, -1, BLOCK)
+    values = unpack(weight.data, 4).view(out, -1, BLOCK)
     blocks = torch.empty(*values.shape[:2], _BYTES[Q4_1], dtype=torch.uint8)
     for start, grid in ((0, scale), (2, offset)):
         spread = grid.to(torch.float16).repeat_interleave(repeat, 1)[:, : values.shape[1], None].contiguous()

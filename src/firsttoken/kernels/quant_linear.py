@@ -1,8 +1,8 @@
 """Weights of 8 and 4 bits for a GPU, in one layout for every published form.
 
-Values lie in 32-bit words of a row: a run of four words holds four times as many inputs as a word has values, and
-value i of word j is input 4 i + j of its run. So a thread that reads four words (16 bytes) multiplies them with four
-neighbouring activations at a time, and a run never crosses a group, whose inputs are a multiple of 32.
+Values of 8 bits lie in a row as they come. Those of 4 bits lie in runs of 32 inputs, 16 bytes: byte i of a run holds
+its inputs i (the low half) and 16 + i. So the low halves of some bytes meet activations that are neighbours in runs
+of 16, as do the high ones, and a run never crosses a group, whose inputs are a multiple of 32.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 QuantForm = Literal["fp8", "int8", "int4"]
+QUANT_FORMS: dict[str, QuantForm] = {"fp8": "fp8", "int8": "int8", "int4": "int4"}
 
 BITS: dict[QuantForm, int] = {"fp8": 8, "int8": 8, "int4": 4}
 MIDDLE: dict[QuantForm, int] = {"fp8": 0, "int8": 128, "int4": 8}  # the integer that stands for zero without points
-RUN = 4  # words
+HALF_RUN = 16  # bytes of a run, and inputs of its low halves
 _SLICE = 4096  # rows widened at a time
 
 
@@ -31,7 +32,7 @@ class QuantLinear:
     """
 
     form: QuantForm
-    words: Tensor  # int32 [out, in * bits / 32]
+    data: Tensor  # uint8 [out, in * bits / 8]
     scale: Tensor  # [ceil(out / rows), ceil(in / group)], of any float type
     zero: Tensor | None  # uint8 points or float offsets, in the scales' shape
     group: int  # inputs a scale; all of them: `in_features`
@@ -40,16 +41,16 @@ class QuantLinear:
 
     @property
     def out_features(self) -> int:
-        return self.words.shape[0]
+        return self.data.shape[0]
 
     @property
     def in_features(self) -> int:
-        return self.words.shape[1] * 32 // BITS[self.form]
+        return self.data.shape[1] * 8 // BITS[self.form]
 
     @property
     def num_bytes(self) -> int:
         """Bytes read when the whole weight is."""
-        tensors = (self.words, self.scale, self.zero, self.bias)
+        tensors = (self.data, self.scale, self.zero, self.bias)
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
 
     @property
@@ -61,14 +62,15 @@ class QuantLinear:
 
     def dequantize(self) -> Tensor:
         """The weight as float32, [out, in]."""
-        out = torch.empty(self.out_features, self.in_features, device=self.words.device)
+        out = torch.empty(self.out_features, self.in_features, device=self.data.device)
         step = _SLICE // self.rows * self.rows or self.rows
         for start in range(0, self.out_features, step):
-            out[start : start + step] = self._widened(start, min(start + step, self.out_features))
+            out[start : start + step] = self.widened(start, min(start + step, self.out_features))
         return out
 
-    def _widened(self, start: int, end: int) -> Tensor:
-        u = unpack(self.words[start:end], BITS[self.form])
+    def widened(self, start: int, end: int) -> Tensor:
+        """Output rows [start, end) as float32; `start` begins rows that share a scale."""
+        u = unpack(self.data[start:end], BITS[self.form])
         values = u.view(torch.float8_e4m3fn).to(torch.float32) if self.form == "fp8" else u.to(torch.float32)
         scale = self._spread(self.scale, start, end)
         if self.zero is None:
@@ -84,28 +86,24 @@ class QuantLinear:
 
 
 def fits(in_features: int, form: QuantForm) -> bool:
-    """Whether rows of so many inputs are whole runs."""
-    return in_features % (RUN * 32 // BITS[form]) == 0
+    """Whether rows of so many inputs can be kept: of 4 bits in whole runs, of 8 in whole reads of 16 bytes."""
+    return in_features % (2 * HALF_RUN if BITS[form] == 4 else 16) == 0
 
 
 def pack(values: Tensor, bits: int) -> Tensor:
-    """uint8 [out, in] in the natural order -> int32 words [out, in * bits / 32]."""
-    out, count = values.shape
-    per = 32 // bits
-    runs = values.view(out, count // (RUN * per), per, RUN).transpose(2, 3)  # [out, runs, word, value]
-    if bits == 4:
-        runs = runs[..., 0::2] | (runs[..., 1::2] << 4)
-    return runs.reshape(out, -1).contiguous().view(torch.int32)
+    """uint8 [out, in] in the natural order -> uint8 [out, in * bits / 8]."""
+    if bits == 8:
+        return values.contiguous()
+    runs = values.view(len(values), -1, 2, HALF_RUN)
+    return (runs[:, :, 0] | (runs[:, :, 1] << 4)).view(len(values), -1)
 
 
-def unpack(words: Tensor, bits: int) -> Tensor:
+def unpack(data: Tensor, bits: int) -> Tensor:
     """The inverse of `pack`."""
-    out = words.shape[0]
-    data = words.contiguous().view(torch.uint8)
-    if bits == 4:
-        data = torch.stack([data & 15, data >> 4], dim=-1)
-    per = 32 // bits
-    return data.view(out, -1, RUN, per).transpose(2, 3).reshape(out, -1).contiguous()
+    if bits == 8:
+        return data
+    runs = data.view(len(data), -1, 1, HALF_RUN)
+    return torch.cat([runs & 15, runs >> 4], dim=2).view(len(data), -1)
 
 
 def stack(parts: Sequence[QuantLinear], bias: Tensor | None = None) -> QuantLinear | None:
@@ -123,7 +121,7 @@ def stack(parts: Sequence[QuantLinear], bias: Tensor | None = None) -> QuantLine
     zeros = [part.zero for part in parts if part.zero is not None]
     return replace(
         parts[0],
-        words=torch.cat([part.words for part in parts]),
+        data=torch.cat([part.data for part in parts]),
         scale=torch.cat([part.scale for part in parts]),
         zero=torch.cat(zeros) if zeros else None,
         bias=bias,

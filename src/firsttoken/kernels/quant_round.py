@@ -30,9 +30,9 @@ def round_weight(weight: Tensor, form: QuantForm, *, group: int | None = None, r
     assert group is not None
     step = _SLICE // rows * rows or rows
     parts = [_ROUND[form](some.to(torch.float32), group, rows) for some in weight.split(step)]
-    words, scales, zeros = zip(*parts, strict=True)
+    data, scales, zeros = zip(*parts, strict=True)
     zero = torch.cat([each for each in zeros if each is not None]) if form == "int4" else None
-    return QuantLinear(form, torch.cat(words), torch.cat(scales), zero, group, rows)
+    return QuantLinear(form, torch.cat(data), torch.cat(scales), zero, group, rows)
 
 
 def _fp8(weight: Tensor, group: int, rows: int) -> tuple[Tensor, Tensor, None]:

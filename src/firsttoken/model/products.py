@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from firsttoken.kernels.gpu.candidates import Job
+from firsttoken.kernels.gpu.launch import DENSE
+from firsttoken.kernels.quant_linear import QuantForm
+from firsttoken.kernels.quant_round import group_of
 from firsttoken.model.config import ModelConfig
 
 
-def products_of(config: ModelConfig, rows: Sequence[int]) -> list[Job]:
-    """A layer's four products and the head, each at every number of rows. Raises nothing: any config has them."""
+def products_of(config: ModelConfig, rows: Sequence[int], form: QuantForm | None = None) -> list[Job]:
+    """A layer's four products and the head, each at every number of rows.
+
+    `form` is what weights are rounded to at load, as `--quantization` says; without one they are as the checkpoint has
+    them. The head stays as it is, so it is among the products of dense weights alone.
+    """
     c = config
     qkv = c.q_size + 2 * c.kv_size
     found: list[Job] = []
     for count in rows:
-        found += [
+        layer = [
             Job(name="qkv", op="norm_linear", n=qkv, k=c.hidden_size, rows=count, bias=c.qkv_bias),
             Job(name="o", op="linear_add", n=c.hidden_size, k=c.q_size, rows=count, bias=c.o_bias),
             Job(
@@ -26,6 +34,24 @@ def products_of(config: ModelConfig, rows: Sequence[int]) -> list[Job]:
                 bias=c.mlp_bias,
             ),
             Job(name="down", op="linear_add", n=c.hidden_size, k=c.intermediate_size, rows=count, bias=c.mlp_bias),
-            Job(name="head", op="norm_linear", n=c.vocab_size, k=c.hidden_size, rows=count, float_out=True),
         ]
+        layer = [replace(job, weight=_kind(c, form, job.k)) for job in layer]
+        found += layer
+        if all(job.weight == DENSE for job in layer):
+            found.append(Job(name="head", op="norm_linear", n=c.vocab_size, k=c.hidden_size, rows=count, float_out=True))
     return found
+
+
+def _kind(config: ModelConfig, form: QuantForm | None, k: int) -> str:
+    """As `QuantLinear.kind` names a weight of k inputs."""
+    published = config.quantization
+    if form is not None:
+        group = group_of(k, form)
+        if group is None:
+            return DENSE
+        return f"{form}-{'row' if group >= k else group}{'-points' if form == 'int4' else ''}"
+    if published is None:
+        return DENSE
+    group = published.group if published.group and published.group < k else 0
+    rows = f"x{published.rows}" if published.rows > 1 else ""
+    return f"{published.form}-{group or 'row'}{rows}{'-points' if published.points else ''}"

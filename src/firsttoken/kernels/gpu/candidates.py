@@ -7,16 +7,19 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from firsttoken.kernels.gpu.launch import Op, Product
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, group_of
 
 MATVEC_ROWS = 4  # the most rows that `matvec` is written for
 DOT_ROWS = range(2, 65)  # rows that `rows_dot` is tried for
+QUANT_ROWS = 64  # the most that `quant_dot` is tried for
 _MATVEC_REGISTERS = 192  # a thread's, of 255: tiles beyond spill
 _DOT_REGISTERS = 128
 _SEEDS = {  # where the search begins in a form that has no launch yet
     "matvec": {"bn": 2, "bk": 512, "warps": 2, "ahead": 2},
     "dot": {"bn": 64, "bk": 128, "warps": 4, "stages": 4, "prefetch": 256, "splits": 4},
 }
+_QUANT_SEED = {"bn": 16, "bk": 128, "warps": 1, "stages": 6, "prefetch": 256, "splits": 4}
+_BITS = {"int4": 4, "int8": 8, "fp8": 8}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,7 @@ class Job:
     rows: int
     bias: bool = False
     float_out: bool = False  # the head's logits are float32
+    weight: str = DENSE  # its kind, as `QuantLinear.kind` names it
 
     @property
     def weight_rows(self) -> int:
@@ -37,8 +41,9 @@ class Job:
 
     @property
     def weight_bytes(self) -> int:
-        """What it must read at least: its weight, of two bytes a value."""
-        return 2 * self.weight_rows * self.k
+        """What it must read at least: its weight, of two bytes a value where it is dense, and without scales."""
+        bits = 16 if self.weight == DENSE else _BITS[self.weight.split("-")[0]]
+        return self.weight_rows * self.k * bits // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ def candidates(job: Job, limits: Limits) -> list[Product]:
 
 def library(job: Job) -> Product:
     """The library's product, which always runs."""
-    return Product(op=job.op, n=job.n, k=job.k, rows=job.rows, form="library")
+    return _of(job, "library")
 
 
 def why_impossible(product: Product) -> str | None:
@@ -68,6 +73,8 @@ def why_impossible(product: Product) -> str | None:
         return None
     if not all(_power_of_two(value) for value in (p.bn, p.bk, p.warps)) or p.warps > 32:
         return "bn, bk and warps are powers of two, and warps at most 32"
+    if p.weight != DENSE:
+        return _why_not_quantised(p)
     if p.form == "matvec":
         if p.rows > MATVEC_ROWS or not 1 <= p.ahead <= 3:
             return f"matvec has at most {MATVEC_ROWS} rows, and is 1 to 3 tiles ahead"
@@ -81,6 +88,21 @@ def why_impossible(product: Product) -> str | None:
     return None
 
 
+def _why_not_quantised(p: Product) -> str | None:
+    if p.form == "matvec":
+        return "matvec has dense weights alone"
+    if p.bn < 16 * p.warps or not 1 <= p.stages <= 8:
+        return "a quantised dot has 16 output features a warp and more, and 1 to 8 stages"
+    if p.bk < 32 or group_of(p.weight, p.k) % p.bk or p.k % (p.splits * p.bk):
+        return "bk is 32 and more, and divides a weight's groups and a part of k"
+    if p.splits < 1 or (p.splits > 1 and p.op != "linear_add"):
+        return "dot splits linear_add alone"
+    row = p.k * _BITS[p.weight.split("-")[0]] // 8 // p.splits
+    if p.prefetch and (p.prefetch < 128 or not _power_of_two(p.prefetch) or p.prefetch > row):
+        return "prefetch is 0, or a power of two from 128 bytes up that a part of k holds"
+    return None
+
+
 def nearest(untried: Iterable[Product], best: Mapping[str, Product], count: int) -> list[Product]:
     """The `count` launches that differ least from the best so far of their form, or from where a form's search begins.
 
@@ -91,6 +113,9 @@ def nearest(untried: Iterable[Product], best: Mapping[str, Product], count: int)
 
 def _all(job: Job, limits: Limits) -> Iterator[Product]:
     pairs = 2 if job.op == "norm_linear_swiglu" else 1
+    if job.weight != DENSE:
+        yield from _quantised(job, limits, pairs)
+        return
     if job.rows <= MATVEC_ROWS:
         for bn, bk, warps, ahead in itertools.product((1, 2, 4, 8), (256, 512, 1024), (1, 2, 4), (1, 2, 3)):
             values = bn * bk / (32 * warps)  # of a tile, a thread
@@ -111,13 +136,30 @@ def _all(job: Job, limits: Limits) -> Iterator[Product]:
             yield _of(job, "dot", bn=bn, bk=bk, warps=warps, stages=stages, splits=splits, prefetch=prefetch)
 
 
+def _quantised(job: Job, limits: Limits, pairs: int) -> Iterator[Product]:
+    if job.rows > QUANT_ROWS:
+        return
+    padded, bits = max(8, 1 << (job.rows - 1).bit_length()), _BITS[job.weight.split("-")[0]]
+    splits_of = (1, 2, 4, 8) if job.op == "linear_add" else (1,)
+    prefetches = (0, 256) if limits.dependent_launch else (0,)
+    tiles = itertools.product((16, 32, 64, 128), (32, 64, 128, 256), (1, 2, 4), (3, 4, 6, 8))
+    for bn, bk, warps, stages in tiles:
+        stage = bk * (bn * pairs * bits // 8 + 2 * padded)
+        registers = bn * padded * pairs / (32 * warps)
+        if job.n % bn or (stages - 1) * stage > limits.shared_bytes or registers > _DOT_REGISTERS / 2:
+            continue
+        for splits, prefetch in itertools.product(splits_of, prefetches):
+            yield _of(job, "dot", bn=bn, bk=bk, warps=warps, stages=stages, splits=splits, prefetch=prefetch)
+
+
 def _of(job: Job, form: str, **shape: int) -> Product:
-    return Product(op=job.op, n=job.n, k=job.k, rows=job.rows, form=form, **shape)  # type: ignore[arg-type]
+    return Product(op=job.op, n=job.n, k=job.k, rows=job.rows, form=form, weight=job.weight, **shape)  # type: ignore[arg-type]
 
 
 def _distance(product: Product, best: Mapping[str, Product]) -> float:
     """Doublings of tiles, warps and splits, and steps of the rest, between a launch and where its form stands."""
-    start = best.get(product.form) or replace(product, **_SEEDS[product.form])  # type: ignore[arg-type]  # the fields that are numbers
+    seed = _QUANT_SEED if product.weight != DENSE else _SEEDS[product.form]
+    start = best.get(product.form) or replace(product, **seed)  # type: ignore[arg-type]  # the fields that are numbers
     doublings = [
         (product.bn, start.bn),
         (product.bk, start.bk),

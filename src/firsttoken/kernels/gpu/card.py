@@ -13,7 +13,7 @@ from firsttoken.kernels.gpu.candidates import Job, Limits
 from firsttoken.kernels.gpu.launch import Product, has_dependent_launch
 from firsttoken.kernels.gpu.measured_product import Operands, operands
 from firsttoken.kernels.gpu.search import Compiler
-from firsttoken.kernels.linear import DenseLinear
+from firsttoken.kernels.linear import GpuLinear
 
 _CACHES = 4  # bytes of weights that are read before one comes again, in sizes of the card's last cache
 _REPLAY_BYTES = 3e9  # that one reading reads about: a millisecond on the fastest cards, so that its ends do not count
@@ -39,7 +39,7 @@ class GpuCard:
         self.limits, self.compile = limits, compiler.compile
         self._device, self._dtype, self._cache_bytes = device, dtype, cache_bytes
         self._timer = timer or graph_timer()
-        self._weights: dict[tuple[str, int, int, bool], Sequence[DenseLinear]] = {}
+        self._weights: dict[tuple[str, int, int, bool, str], Sequence[GpuLinear]] = {}
         self._operands: dict[Job, Operands] = {}
 
     def reader(self, job: Job, product: Product) -> Callable[[], float] | None:
@@ -67,7 +67,7 @@ class GpuCard:
         return self._operands[job]
 
     def _make(self, job: Job) -> Operands:
-        shape = (job.op, job.n, job.k, job.bias)
+        shape = (job.op, job.n, job.k, job.bias, job.weight)
         copies = 0 if shape in self._weights else 1 + -(-_CACHES * self._cache_bytes // job.weight_bytes)
         made = operands(job, self._device, self._dtype, copies)
         return made.with_weights(self._weights.setdefault(shape, made.weights))

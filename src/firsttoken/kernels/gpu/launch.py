@@ -15,6 +15,7 @@ DOT_ROWS = 16  # the most rows that `rows_dot` pays for: beyond them the library
 QUANT_DOT_ROWS = 128  # of a quantised weight: beyond them widening it, or rounding the rows, pays
 _LARGE_N = 1 << 16  # output features of a weight that is too large to be widened for a step
 _QUANT_DOT_ROWS_LARGE = 512
+_SPLIT_N = 4096  # output features up to which a quantised weight's few tiles leave the memory idle
 PROGRAMS_PER_SM = 2  # attention programs that fill the card
 FEW_ROWS = 8  # single tokens that are bound by latency, not by what they read
 _SPARE_SHARED = 4096  # bytes of shared memory for what a kernel keeps beside its tiles
@@ -34,7 +35,7 @@ class Product:
     warps: int = 4
     ahead: int = 2  # matvec: weight tiles under way
     stages: int = 4  # dot: pipeline depth
-    prefetch: int = 0  # dot: columns asked for before the wait
+    prefetch: int = 0  # dot: columns asked for before the wait; of a quantised weight bytes
     splits: int = 1  # dot, linear_add: parts of k that programs of their own multiply
     weight: str = DENSE  # the weight's kind, as `QuantLinear.kind` names it
 
@@ -58,7 +59,6 @@ class Table:
 def default_product(op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
     """Shapes that run on every card from compute capability 8.0 up and are near the best on those measured.
 
-    Those of quantised weights are not measured yet; they were chosen by the instructions that they compile to.
     """
     if weight != DENSE:
         return _quantised(op, n, k, rows, weight)
@@ -72,16 +72,21 @@ def default_product(op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> P
 
 
 def _quantised(op: Op, n: int, k: int, rows: int, weight: str) -> Product:
-    four = weight.startswith("int4")
-    shape: dict[str, Any] = {"op": op, "n": n, "k": k, "weight": weight}
-    if rows <= 2:
-        # One warp reads 512 bytes of a row at a time, as each thread's 16: the activations' layout is then the tile's
-        return Product(**shape, rows=rows, form="matvec", bn=4, bk=1024 if four else 512, warps=1, ahead=2)
     most = _QUANT_DOT_ROWS_LARGE if n > _LARGE_N else QUANT_DOT_ROWS
-    bk = 128 if k % 128 == 0 else 64
-    if rows <= most and k % bk == 0 and not (four and bk < 128):  # a product of the matrix units has 16 words at least
-        return Product(**shape, rows=rows, form="dot", bn=32, bk=bk, warps=4, stages=3, prefetch=0)
-    return Product(**shape, rows=rows, form="library")
+    bk = next((bk for bk in (128, 64, 32) if k % bk == 0 and group_of(weight, k) % bk == 0), 0)
+    if rows > most or not bk:
+        return Product(op=op, n=n, k=k, rows=rows, form="library", weight=weight)
+    tile: dict[str, int] = {"bn": 64, "warps": 4, "stages": 3}
+    if rows <= 16:
+        tile = {"bn": 16, "warps": 1, "stages": 8 if weight.startswith("int4") else 6}
+    splits = 4 if op == "linear_add" and n <= _SPLIT_N and rows <= 16 and k % (4 * bk) == 0 else 1
+    return Product(op=op, n=n, k=k, rows=rows, form="dot", bk=bk, splits=splits, weight=weight, **tile)
+
+
+def group_of(weight: str, k: int) -> int:
+    """How many inputs share a scale in a weight of this kind, of k inputs."""
+    group = weight.split("-")[1].split("x")[0]
+    return k if group == "row" else int(group)
 
 
 @functools.cache

@@ -3,8 +3,7 @@
 One kernel serves the four products of a layer and the head: RMSNorm folds into the prologue, SwiGLU or the residual
 into the epilogue. A program owns `BN` output features and walks K in tiles of `BK`, `AHEAD` tiles ahead of its
 arithmetic, accumulating elementwise in float32: one [BN, BK] accumulator a row of activations, so that a weight tile is
-converted once for all rows. Of a quantised weight the tiles are words (`packed`), and so are the accumulator's columns:
-a word's values share a scale, so it multiplies their sum.
+converted once for all rows.
 
 With programmatic dependent launch (compute capability 9.0 and up) the next kernel starts while this one drains, and
 each program has its first weight tiles under way before it waits for the activations: weights never depend on the
@@ -17,8 +16,6 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from firsttoken.kernels.gpu.packed import grid, inputs, scaled, value, values_a_word
-
 
 @triton.jit
 def _weights(w, at, n_mask, k0: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, EVEN_N: tl.constexpr):
@@ -27,101 +24,21 @@ def _weights(w, at, n_mask, k0: tl.constexpr, K: tl.constexpr, BK: tl.constexpr,
         mask = (k0 + tl.arange(0, BK))[None, :] < K
         if not EVEN_N:
             mask = mask & n_mask[:, None]
-        return tl.load(w + at + k0, mask=mask, other=0, eviction_policy="evict_first")
+        return tl.load(w + at + k0, mask=mask, other=0.0, eviction_policy="evict_first")
     elif EVEN_N:
         return tl.load(w + at + k0, eviction_policy="evict_first")
     else:
-        return tl.load(w + at + k0, mask=n_mask[:, None], other=0, eviction_policy="evict_first")
+        return tl.load(w + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
 
 
 @triton.jit
-def _tile(
-    w,
-    at,
-    scale,
-    zero,
-    rows,
-    n_mask,
-    i: tl.constexpr,
-    K: tl.constexpr,
-    BK: tl.constexpr,
-    EVEN_N: tl.constexpr,
-    FORM: tl.constexpr,
-    GROUP: tl.constexpr,
-    ROWS: tl.constexpr,
-    ZERO: tl.constexpr,
-):
-    """Tile i of the weight's rows: its values or words, and their scales and zeros."""
-    PER: tl.constexpr = values_a_word(FORM)
-    COUNT: tl.constexpr = BK // PER
-    tile = _weights(w, at, n_mask, i * COUNT, K // PER, COUNT, EVEN_N)
-    if FORM == 0:
-        return tile, tile, tile
-    else:
-        s = grid(scale, rows, n_mask, i * COUNT, K, COUNT, FORM, GROUP, ROWS)
-        z = grid(zero, rows, n_mask, i * COUNT, K, COUNT, FORM, GROUP, ROWS) if ZERO > 0 else s
-        return tile, s, z
-
-
-@triton.jit
-def _vector(x, k, k0: tl.constexpr, K: tl.constexpr, BK: tl.constexpr):
-    """Values k of one row, all from tile k0 on, in float32."""
+def _vector(x, k0: tl.constexpr, K: tl.constexpr, BK: tl.constexpr):
+    """[BK] values of one row in float32."""
+    k = k0 + tl.arange(0, BK)
     if k0 + BK > K:
         return tl.load(x + k, mask=k < K, other=0.0).to(tl.float32)
     else:
         return tl.load(x + k).to(tl.float32)
-
-
-@triton.jit
-def _multiply(
-    acc,
-    up,
-    squares,
-    tile,
-    up_tile,
-    x,
-    norm_weight,
-    i: tl.constexpr,
-    K: tl.constexpr,
-    BK: tl.constexpr,
-    NORM: tl.constexpr,
-    FOLDED: tl.constexpr,
-    SWIGLU: tl.constexpr,
-    FORM: tl.constexpr,
-    ZERO: tl.constexpr,
-):
-    """One activation row times tile i of the weight (and of the up rows), added up."""
-    PER: tl.constexpr = values_a_word(FORM)
-    COUNT: tl.constexpr = BK // PER
-    if FORM == 0:
-        k = i * BK + tl.arange(0, BK)
-        a = _vector(x, k, i * BK, K, BK)
-        if NORM:
-            squares += a * a
-            if not FOLDED:
-                a = a * _vector(norm_weight, k, i * BK, K, BK)
-        acc += a[None, :] * tile[0].to(tl.float32)
-        if SWIGLU:
-            up += a[None, :] * up_tile[0].to(tl.float32)
-    else:
-        total = tl.zeros_like(acc)
-        up_total = tl.zeros_like(acc)
-        count = tl.zeros((1, COUNT), dtype=tl.float32)
-        for j in tl.static_range(PER):
-            k = inputs(i * COUNT, j, COUNT, FORM)
-            a = _vector(x, k, i * BK, K, BK)
-            if NORM:
-                squares += a * a
-                if not FOLDED:
-                    a = a * _vector(norm_weight, k, i * BK, K, BK)
-            total += a[None, :] * value(tile[0], j, FORM)
-            if SWIGLU:
-                up_total += a[None, :] * value(up_tile[0], j, FORM)
-            count += a[None, :]
-        acc += scaled(total, tile[1], tile[2], count, FORM, ZERO)
-        if SWIGLU:
-            up += scaled(up_total, up_tile[1], up_tile[2], count, FORM, ZERO)
-    return acc, up, squares
 
 
 @triton.jit
@@ -149,9 +66,7 @@ def _store(
 @triton.jit
 def matvec_kernel(
     x,  # [M, K]
-    w,  # [N, K], or [2 N, K] with SWIGLU: gate rows, then up rows; words of a quantised weight, see `packed`
-    scale,  # of a quantised weight
-    zero,  # likewise
+    w,  # [N, K], or [2 N, K] with SWIGLU: gate rows, then up rows
     norm_weight,  # [K]
     bias,  # [N] or [2 N]
     residual,  # [M, N]
@@ -169,70 +84,95 @@ def matvec_kernel(
     RESIDUAL: tl.constexpr,
     BIAS: tl.constexpr,
     PDL: tl.constexpr,
-    FORM: tl.constexpr,
-    GROUP: tl.constexpr,
-    ROWS: tl.constexpr,
-    ZERO: tl.constexpr,
 ):
     if PDL:
         gdc_launch_dependents()
     EVEN_N: tl.constexpr = N % BN == 0
     TILES: tl.constexpr = (K + BK - 1) // BK
-    PER: tl.constexpr = values_a_word(FORM)
-    COUNT: tl.constexpr = BK // PER
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     n_mask = n < N
-    at = n[:, None] * (K // PER) + tl.arange(0, COUNT)[None, :]
-    w_up = w + N * (K // PER)
+    at = n[:, None] * K + tl.arange(0, BK)[None, :]
+    w_up = w + N * K
 
-    t0 = _tile(w, at, scale, zero, n, n_mask, 0, K, BK, EVEN_N, FORM, GROUP, ROWS, ZERO)
-    t1, t2 = t0, t0
-    if AHEAD >= 2 and TILES >= 2:
-        t1 = _tile(w, at, scale, zero, n, n_mask, 1, K, BK, EVEN_N, FORM, GROUP, ROWS, ZERO)
-    if AHEAD >= 3 and TILES >= 3:
-        t2 = _tile(w, at, scale, zero, n, n_mask, 2, K, BK, EVEN_N, FORM, GROUP, ROWS, ZERO)
-    u0, u1, u2 = t0, t1, t2
+    w0 = _weights(w, at, n_mask, 0, K, BK, EVEN_N)
+    w1 = _weights(w, at, n_mask, BK, K, BK, EVEN_N) if AHEAD >= 2 and TILES >= 2 else w0
+    w2 = _weights(w, at, n_mask, 2 * BK, K, BK, EVEN_N) if AHEAD >= 3 and TILES >= 3 else w0
     if SWIGLU:
-        u0 = _tile(w_up, at, scale, zero, n + N, n_mask, 0, K, BK, EVEN_N, FORM, GROUP, ROWS, ZERO)
-        if AHEAD >= 2 and TILES >= 2:
-            u1 = _tile(w_up, at, scale, zero, n + N, n_mask, 1, K, BK, EVEN_N, FORM, GROUP, ROWS, ZERO)
-        if AHEAD >= 3 and TILES >= 3:
-            u2 = _tile(w_up, at, scale, zero, n + N, n_mask, 2, K, BK, EVEN_N, FORM, GROUP, ROWS, ZERO)
+        u0 = _weights(w_up, at, n_mask, 0, K, BK, EVEN_N)
+        u1 = _weights(w_up, at, n_mask, BK, K, BK, EVEN_N) if AHEAD >= 2 and TILES >= 2 else u0
+        u2 = _weights(w_up, at, n_mask, 2 * BK, K, BK, EVEN_N) if AHEAD >= 3 and TILES >= 3 else u0
     if PDL:
         gdc_wait()
 
-    acc0 = tl.zeros((BN, COUNT), dtype=tl.float32)
+    acc0 = tl.zeros((BN, BK), dtype=tl.float32)
     acc1, acc2, acc3 = acc0, acc0, acc0
     up0, up1, up2, up3 = acc0, acc0, acc0, acc0
-    sq0 = tl.zeros((COUNT,), dtype=tl.float32)
+    sq0 = tl.zeros((BK,), dtype=tl.float32)
     sq1, sq2, sq3 = sq0, sq0, sq0
     for i in tl.static_range(TILES):
-        t, u = t0, u0
-        if AHEAD >= 2:
-            t0, u0 = t1, u1
-        if AHEAD >= 3:
-            t1, u1 = t2, u2
-        if i + AHEAD < TILES:
-            t2 = _tile(w, at, scale, zero, n, n_mask, i + AHEAD, K, BK, EVEN_N, FORM, GROUP, ROWS, ZERO)
+        wt = w0.to(tl.float32)
+        if SWIGLU:
+            ut = u0.to(tl.float32)
+        if AHEAD == 1:
+            if i + 1 < TILES:
+                w0 = _weights(w, at, n_mask, (i + 1) * BK, K, BK, EVEN_N)
+                if SWIGLU:
+                    u0 = _weights(w_up, at, n_mask, (i + 1) * BK, K, BK, EVEN_N)
+        elif AHEAD == 2:
+            w0 = w1
             if SWIGLU:
-                u2 = _tile(w_up, at, scale, zero, n + N, n_mask, i + AHEAD, K, BK, EVEN_N, FORM, GROUP, ROWS, ZERO)
-            if AHEAD == 1:
-                t0, u0 = t2, u2
-            if AHEAD == 2:
-                t1, u1 = t2, u2
-        acc0, up0, sq0 = _multiply(acc0, up0, sq0, t, u, x, norm_weight, i, K, BK, NORM, FOLDED, SWIGLU, FORM, ZERO)
+                u0 = u1
+            if i + 2 < TILES:
+                w1 = _weights(w, at, n_mask, (i + 2) * BK, K, BK, EVEN_N)
+                if SWIGLU:
+                    u1 = _weights(w_up, at, n_mask, (i + 2) * BK, K, BK, EVEN_N)
+        else:
+            w0 = w1
+            w1 = w2
+            if SWIGLU:
+                u0 = u1
+                u1 = u2
+            if i + 3 < TILES:
+                w2 = _weights(w, at, n_mask, (i + 3) * BK, K, BK, EVEN_N)
+                if SWIGLU:
+                    u2 = _weights(w_up, at, n_mask, (i + 3) * BK, K, BK, EVEN_N)
+        if NORM and not FOLDED:
+            nw = _vector(norm_weight, i * BK, K, BK)
+        a = _vector(x, i * BK, K, BK)
+        if NORM:
+            sq0 += a * a
+            if not FOLDED:
+                a = a * nw
+        acc0 += a[None, :] * wt
+        if SWIGLU:
+            up0 += a[None, :] * ut
         if M > 1:
-            acc1, up1, sq1 = _multiply(
-                acc1, up1, sq1, t, u, x + K, norm_weight, i, K, BK, NORM, FOLDED, SWIGLU, FORM, ZERO
-            )
+            a = _vector(x + K, i * BK, K, BK)
+            if NORM:
+                sq1 += a * a
+                if not FOLDED:
+                    a = a * nw
+            acc1 += a[None, :] * wt
+            if SWIGLU:
+                up1 += a[None, :] * ut
         if M > 2:
-            acc2, up2, sq2 = _multiply(
-                acc2, up2, sq2, t, u, x + 2 * K, norm_weight, i, K, BK, NORM, FOLDED, SWIGLU, FORM, ZERO
-            )
+            a = _vector(x + 2 * K, i * BK, K, BK)
+            if NORM:
+                sq2 += a * a
+                if not FOLDED:
+                    a = a * nw
+            acc2 += a[None, :] * wt
+            if SWIGLU:
+                up2 += a[None, :] * ut
         if M > 3:
-            acc3, up3, sq3 = _multiply(
-                acc3, up3, sq3, t, u, x + 3 * K, norm_weight, i, K, BK, NORM, FOLDED, SWIGLU, FORM, ZERO
-            )
+            a = _vector(x + 3 * K, i * BK, K, BK)
+            if NORM:
+                sq3 += a * a
+                if not FOLDED:
+                    a = a * nw
+            acc3 += a[None, :] * wt
+            if SWIGLU:
+                up3 += a[None, :] * ut
 
     y = _finish(acc0, sq0, bias, n, n_mask, eps, K, NORM, BIAS)
     up = _finish(up0, sq0, bias + N, n, n_mask, eps, K, NORM, BIAS) if SWIGLU else y

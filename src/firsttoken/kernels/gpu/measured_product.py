@@ -11,8 +11,9 @@ from torch import Tensor
 from firsttoken.kernels import reference
 from firsttoken.kernels.gpu import ops
 from firsttoken.kernels.gpu.candidates import Job
-from firsttoken.kernels.gpu.launch import Product
-from firsttoken.kernels.linear import DenseLinear, Norm
+from firsttoken.kernels.gpu.launch import DENSE, Product, group_of
+from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
+from firsttoken.kernels.quant_linear import BITS, QUANT_FORMS, QuantLinear
 
 _EPS = 1e-6
 _SLICE = 8192  # output features that the reference multiplies at once: a head in float64 would take gigabytes
@@ -25,7 +26,7 @@ class Operands:
     job: Job
     x: Tensor  # [rows, k]
     norm: Norm
-    weights: Sequence[DenseLinear]  # each [n, k], or [2 n, k]: gate rows, then up rows
+    weights: Sequence[GpuLinear]  # each [n, k], or [2 n, k]: gate rows, then up rows
     residual: Tensor  # [rows, n]
 
     def run(self, launch: Product, index: int = 0) -> Tensor:
@@ -46,7 +47,7 @@ class Operands:
             self.x,
             self.weights[0],
             out,
-            norm=None if added else self.norm,
+            norm=None if added or not ops.folds_norm(self.weights[0], self.job.rows) else self.norm,
             residual=self.residual if added else None,
             swiglu=self.job.op == "norm_linear_swiglu",
             pdl=pdl,
@@ -61,7 +62,7 @@ class Operands:
         error = float((actual - expected).norm() / expected.norm())
         return error if error == error else float("inf")
 
-    def with_weights(self, weights: Sequence[DenseLinear]) -> Operands:
+    def with_weights(self, weights: Sequence[GpuLinear]) -> Operands:
         """The same with others of the same shape."""
         return replace(self, weights=weights)
 
@@ -84,13 +85,19 @@ class Operands:
         return torch.cat(parts, dim=1)
 
     def _slice(self, start: int, end: int, *, pairs: bool = False) -> DenseLinear:
-        n, (weight, bias) = self.job.n, (self.weights[0].weight, self.weights[0].bias)
+        n, weight = self.job.n, self.weights[0]
 
-        def cut(whole: Tensor) -> Tensor:
-            part = whole[start:end]
-            return torch.cat([part, whole[n + start : n + end]]).double() if pairs else part.double()
+        def cut(first: int, end: int) -> DenseLinear:
+            bias = None if weight.bias is None else weight.bias[first:end].double()
+            part = weight.weight[first:end] if isinstance(weight, DenseLinear) else weight.widened(first, end)
+            return DenseLinear(part.double(), bias)
 
-        return DenseLinear(cut(weight), None if bias is None else cut(bias))
+        gate = cut(start, end)
+        if not pairs:
+            return gate
+        up = cut(n + start, n + end)
+        bias = None if gate.bias is None or up.bias is None else torch.cat([gate.bias, up.bias])
+        return DenseLinear(torch.cat([gate.weight, up.weight]), bias)
 
 
 def operands(job: Job, device: torch.device, dtype: torch.dtype, copies: int = 1) -> Operands:
@@ -104,6 +111,28 @@ def operands(job: Job, device: torch.device, dtype: torch.dtype, copies: int = 1
     )
 
 
-def _weight(job: Job, device: torch.device, dtype: torch.dtype) -> DenseLinear:
+def _weight(job: Job, device: torch.device, dtype: torch.dtype) -> GpuLinear:
+    bias = torch.randn(job.weight_rows, dtype=dtype, device=device) if job.bias else None
+    if job.weight != DENSE:
+        return _quantised(job, device, bias)
     weight = torch.randn(job.weight_rows, job.k, dtype=dtype, device=device).mul_(job.k**-0.5)
-    return DenseLinear(weight, torch.randn(job.weight_rows, dtype=dtype, device=device) if job.bias else None)
+    return DenseLinear(weight, bias)
+
+
+def _quantised(job: Job, device: torch.device, bias: Tensor | None) -> QuantLinear:
+    """Random values of every code, with scales that make a product's results about one."""
+    name, grouping, *zero = job.weight.split("-")
+    form = QUANT_FORMS[name]
+    group, rows = group_of(job.weight, job.k), int(grouping.split("x")[1]) if "x" in grouping else 1
+    data = torch.randint(256, (job.weight_rows, job.k * BITS[form] // 8), dtype=torch.uint8, device=device)
+    if form == "fp8":
+        data = torch.where((data & 0x7F) == 0x7F, 0, data)  # those two are no numbers
+    shape = (-(-job.weight_rows // rows), -(-job.k // group))
+    spread = {"fp8": 128.0, "int8": 74.0, "int4": 4.6}[form]  # of the values
+    scale = (torch.rand(shape, device=device) + 0.5) * (job.k**-0.5 / spread)
+    points: Tensor | None = None
+    if zero == ["points"]:
+        points = torch.randint(1 << BITS[form], shape, dtype=torch.uint8, device=device)
+    elif zero == ["offsets"]:
+        points = (torch.randn(shape, device=device) * job.k**-0.5).to(torch.float16)
+    return QuantLinear(form, data, scale if form == "fp8" else scale.to(torch.float16), points, group, rows, bias)

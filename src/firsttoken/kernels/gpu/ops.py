@@ -17,12 +17,14 @@ from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel
 from firsttoken.kernels.gpu.launch import DENSE, Op, Product, card_name, has_dependent_launch
 from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
+from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
 from firsttoken.kernels.gpu.quant_product import form_constants, fp8_product, has_fp8_product, widened
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
 from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
 from firsttoken.kernels.quant_linear import QuantLinear
 
 _MOST_ROWS = 64  # of activations that a program of rows_dot multiplies
+_FOLDED_ROWS = 16  # of activations that a quantised product normalises on its way: more would take too many registers
 _SWIGLU_TILE = 1024
 
 
@@ -75,6 +77,9 @@ def norm_linear(
     if launch.form == "library":
         return _normed(x, norm, weight, out_dtype)
     out = x.new_empty(len(x), weight.out_features, dtype=out_dtype)
+    if not folds_norm(weight, len(x)):
+        arrange(launch, rms_norm(x, norm), weight, out, pdl=dependent(x)).run()
+        return out
     arrange(launch, x, weight, out, norm=norm, pdl=dependent(x)).run()
     return out
 
@@ -87,6 +92,9 @@ def norm_linear_swiglu(x: Tensor, norm: Norm, weight: GpuLinear, *, launch: Prod
     if launch.form == "library":
         gate_up = _normed(x, norm, weight)
         swiglu_kernel[(len(x), triton.cdiv(inter, _SWIGLU_TILE))](gate_up, out, N=inter, BN=_SWIGLU_TILE)
+        return out
+    if not folds_norm(weight, len(x)):
+        arrange(launch, rms_norm(x, norm), weight, out, swiglu=True, pdl=dependent(x)).run()
         return out
     arrange(launch, x, weight, out, norm=norm, swiglu=True, pdl=dependent(x)).run()
     return out
@@ -104,6 +112,11 @@ def linear_add(x: Tensor, weight: GpuLinear, residual: Tensor, *, launch: Produc
     out = torch.empty_like(residual)
     arrange(launch, x, weight, out, residual=residual, pdl=dependent(x)).run()
     return out
+
+
+def folds_norm(weight: GpuLinear, rows: int) -> bool:
+    """Whether our kernels of a product normalise the rows themselves; else `rms_norm` does it before them."""
+    return isinstance(weight, DenseLinear) or rows <= _FOLDED_ROWS
 
 
 def rms_norm(x: Tensor, norm: Norm) -> Tensor:
@@ -150,20 +163,17 @@ def arrange(
     pdl: bool,
 ) -> Call:
     """The call that `launch`, of a kernel of ours, stands for: of the op that the operands make it."""
-    values = weight.weight if isinstance(weight, DenseLinear) else weight.words
-    scale = values if isinstance(weight, DenseLinear) else weight.scale
-    zero = scale if isinstance(weight, DenseLinear) or weight.zero is None else weight.zero
+    quantised = isinstance(weight, QuantLinear)
+    operands = (weight.data, weight.scale, weight.scale if weight.zero is None else weight.zero) if quantised else ()
     arguments = (
         x,
-        values,
-        scale,  # these two are read of a quantised weight alone
-        zero,
+        *(operands or (weight.weight,)),
         x if norm is None else norm.weight,
         x if weight.bias is None else weight.bias,
         x if residual is None else residual,
         out,
-        0.0 if norm is None else norm.eps,
     )
+    eps = 0.0 if norm is None else norm.eps
     options = {
         "N": launch.n,
         "K": launch.k,
@@ -176,26 +186,30 @@ def arrange(
         "BIAS": weight.bias is not None,
         "PDL": pdl,
         "num_warps": launch.warps,
-        **form_constants(weight),
         **overlap(pdl),
     }
-    tiles = triton.cdiv(launch.n, launch.bn)
+    rows, tiles = len(x), triton.cdiv(launch.n, launch.bn)
     if launch.form == "matvec":
-        return Call(matvec_kernel, (tiles,), arguments, options | {"M": len(x), "AHEAD": launch.ahead})
-    padded = min(max(16, triton.next_power_of_2(len(x))), _MOST_ROWS)
-    blocks = triton.cdiv(len(x), padded)
+        return Call(matvec_kernel, (tiles,), (*arguments, eps), options | {"M": rows, "AHEAD": launch.ahead})
+    padded = min(max(8 if quantised else 16, triton.next_power_of_2(rows)), _MOST_ROWS)
+    blocks = triton.cdiv(rows, padded)
     partial, arrivals = out, out  # not read
     if launch.splits > 1:
         partial = torch.empty(tiles * blocks, launch.splits, launch.bn, padded, dtype=torch.float32, device=x.device)
         arrivals = _arrivals(x.device, tiles * blocks)
-    *inputs, eps = arguments
     options |= {
         "BM": padded,
         "STAGES": launch.stages,
         "SPLITS": launch.splits,
         "PREFETCH": launch.prefetch if pdl else 0,
     }
-    return Call(rows_dot_kernel, (tiles, launch.splits, blocks), (*inputs, partial, arrivals, eps, len(x)), options)
+    if isinstance(weight, QuantLinear):
+        # Integers are put into place by instructions of the card, for the type that its matrix units multiply best
+        by_asm = x.dtype == torch.bfloat16 and (x.is_cuda or x.is_meta)
+        options |= form_constants(weight)
+        options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm}
+    kernel = quant_dot_kernel if quantised else rows_dot_kernel
+    return Call(kernel, (tiles, launch.splits, blocks), (*arguments, partial, arrivals, eps, rows), options)
 
 
 @functools.cache

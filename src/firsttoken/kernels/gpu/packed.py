@@ -1,11 +1,12 @@
-"""Weights of 8 and 4 bits inside the product kernels: their words, their scales and the values in them.
+"""Weights of 8 and 4 bits inside the kernels: how bytes become values of the activations' type.
 
-The layout is `kernels.quant_linear`'s. FORM is 0 for a dense weight, else as `FORMS` says. GROUP inputs and ROWS output
-rows have one scale; ZERO is 0 without zero points, 1 with integer ones, 2 with offsets.
+The layout is `kernels.quant_linear`'s. FORM is as `FORMS` says. GROUP inputs and ROWS output rows have one scale; ZERO
+is 0 without zero points, 1 with integer ones, 2 with offsets.
 
-Values become float32 without a conversion, which would run at a quarter of the rate: an integer is put behind the
-exponent of `bias(FORM)`, which is the value's own plus that bias; E4M3 bits are put where float16 has its exponent's
-low bits, which is the value over 256, subnormal ones too. So FP8 weights need no card that knows FP8.
+The matrix units want bfloat16. With ASM four bytes at a time are moved into place in registers, without a conversion:
+an integer of 4 bits is put behind the exponent of 128, which is 128 plus that integer, and E4M3's bits are put where
+bfloat16 has its exponent's low bits and its mantissa's high ones, which is the value times 2^-120, subnormal ones too.
+So FP8 weights need no card that knows FP8. Other types, and the interpreter, take the values by arithmetic.
 """
 
 from __future__ import annotations
@@ -13,89 +14,121 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from firsttoken.kernels.quant_linear import QuantForm
+from firsttoken.kernels.quant_linear import HALF_RUN, QuantForm
 
 FORMS: dict[QuantForm, int] = {"int4": 1, "int8": 2, "fp8": 3}
+HALF: tl.constexpr = tl.constexpr(HALF_RUN)
+
+_LOW4 = """{
+    .reg .b32 t, top;
+    and.b32 t, $2, 0x0f0f0f0f;
+    mov.b32 top, 0x43434343;
+    prmt.b32 $0, t, top, 0x4140;
+    prmt.b32 $1, t, top, 0x4342;
+}"""
+_HIGH4 = _LOW4.replace("and.b32 t, $2,", "shr.u32 t, $2, 4;\n    and.b32 t, t,")
+_INT8 = """{
+    .reg .b32 l, h, a, b, c, d, one, sixteen, top, down, far;
+    and.b32 l, $2, 0x0f0f0f0f;
+    shr.u32 h, $2, 4;
+    and.b32 h, h, 0x0f0f0f0f;
+    mov.b32 one, 0x3f803f80;
+    mov.b32 sixteen, 0x41804180;
+    mov.b32 top, 0x43434343;
+    mov.b32 down, 0xc300c300;
+    mov.b32 far, 0xc500c500;
+    prmt.b32 a, l, top, 0x4140;
+    prmt.b32 b, l, top, 0x4342;
+    prmt.b32 c, h, top, 0x4140;
+    prmt.b32 d, h, top, 0x4342;
+    fma.rn.bf16x2 a, a, one, down;
+    fma.rn.bf16x2 b, b, one, down;
+    fma.rn.bf16x2 c, c, sixteen, far;
+    fma.rn.bf16x2 d, d, sixteen, far;
+    fma.rn.bf16x2 $0, c, one, a;
+    fma.rn.bf16x2 $1, d, one, b;
+}"""
+_FP8 = """{
+    .reg .b32 a, b, s, t, none;
+    mov.b32 none, 0;
+    prmt.b32 a, $2, none, 0x1404;
+    prmt.b32 b, $2, none, 0x3424;
+    shr.u32 s, a, 4;
+    shr.u32 t, b, 4;
+    and.b32 s, s, 0x07f007f0;
+    and.b32 t, t, 0x07f007f0;
+    lop3.b32 $0, a, 0x80008000, s, 0xea;
+    lop3.b32 $1, b, 0x80008000, t, 0xea;
+}"""
+_ONES = """{
+    mov.b32 $0, 0x3f803f80;
+    mov.b32 $1, 0x3f803f80;
+}"""
+_ASM_ONES: tl.constexpr = tl.constexpr(_ONES)
+_ASM_LOW4: tl.constexpr = tl.constexpr(_LOW4)
+_ASM_HIGH4: tl.constexpr = tl.constexpr(_HIGH4)
+_ASM_INT8: tl.constexpr = tl.constexpr(_INT8)
+_ASM_FP8: tl.constexpr = tl.constexpr(_FP8)
 
 
 @triton.constexpr_function
-def values_a_word(form):
-    return {0: 1, 1: 8, 2: 4, 3: 4}[form]
+def values_a_byte(form):
+    return 2 if form == 1 else 1
 
 
 @triton.constexpr_function
-def bias(form):
-    """What `value` adds to an integer."""
-    return {0: 0, 1: 16, 2: 256, 3: 0}[form]
+def unit(form, asm):
+    """The square root of what `values` of E4M3 are to be multiplied with: the whole would overflow with a scale."""
+    return 2.0**60 if form == 3 and asm else 1.0
 
 
 @triton.constexpr_function
-def middle(form):
-    """The integer that stands for zero where there are no points."""
-    return {0: 0, 1: 8, 2: 128, 3: 0}[form]
+def added(form, zero, asm):
+    """What `values` of an integer are above it, and above zero where it has no zero point or offset."""
+    return (128.0 if form == 1 and asm else 0.0) + (0.0 if zero else 8.0 if form == 1 else 128.0)
 
 
 @triton.jit
-def value(words, V: tl.constexpr, FORM: tl.constexpr):
-    """Value V of each word, plus `bias` (integers) or over 256 (fp8), as float32."""
+def inputs(first, COUNT: tl.constexpr, FORM: tl.constexpr):
+    """[COUNT] the inputs that COUNT bytes from byte `first` on stand for: of 4 bits those of the low halves."""
+    b = tl.arange(0, COUNT)
     if FORM == 1:
-        SHIFT: tl.constexpr = 19 - 4 * V
-        at = words << SHIFT if SHIFT >= 0 else words >> -SHIFT
-        return ((at & 0x780000) | 0x41800000).to(tl.float32, bitcast=True)
-    elif FORM == 2:
-        SHIFT: tl.constexpr = 15 - 8 * V
-        at = words << SHIFT if SHIFT >= 0 else words >> -SHIFT
-        return ((at & 0x7F8000) | 0x43800000).to(tl.float32, bitcast=True)
+        return 2 * first + b // HALF * (2 * HALF) + b % HALF
     else:
-        at = words if V % 2 == 1 else words << 8  # two values at a time, in the upper byte of each half
-        halves = (at & -0x7FFF8000) | ((at >> 1) & 0x3F803F80)
-        half = halves >> 16 if V >= 2 else halves
-        return half.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+        return first + b
 
 
 @triton.jit
-def inputs(first, V: tl.constexpr, COUNT: tl.constexpr, FORM: tl.constexpr):
-    """[COUNT] the inputs that value V of COUNT words from word `first` on stands for; `first` begins a run."""
-    PER: tl.constexpr = values_a_word(FORM)
-    u = tl.arange(0, COUNT)
-    if PER == 1:
-        return first + u
+def values(tile, HIGH: tl.constexpr, FORM: tl.constexpr, ASM: tl.constexpr, DTYPE: tl.constexpr):
+    """A tile of bytes as values of DTYPE, see `unit` and `added`; of 4 bits the low or the high halves."""
+    if ASM:
+        if FORM == 3:
+            code: tl.constexpr = _ASM_FP8
+        elif FORM == 2:
+            code: tl.constexpr = _ASM_INT8
+        elif HIGH:
+            code: tl.constexpr = _ASM_HIGH4
+        else:
+            code: tl.constexpr = _ASM_LOW4
+        return tl.inline_asm_elementwise(code, "=r,=r,r", [tile], dtype=tl.bfloat16, is_pure=True, pack=4)
+    elif FORM == 3:
+        bits = tile.to(tl.int32)
+        half = ((bits & 0x80) << 8) | ((bits & 0x7F) << 7)  # float16, 2^-8 of the value
+        return (half.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32) * 256.0).to(DTYPE)
     else:
-        return first * PER + u // 4 * (4 * PER) + 4 * V + u % 4
+        whole = tile.to(tl.int32)
+        if FORM == 1:
+            whole = (whole >> 4) if HIGH else (whole & 15)
+        return whole.to(tl.float32).to(DTYPE)
 
 
 @triton.jit
-def grid(
-    scale,
-    rows,  # [BN] output rows
-    rows_mask,
-    first,  # word
-    K: tl.constexpr,
-    COUNT: tl.constexpr,  # words
-    FORM: tl.constexpr,
-    GROUP: tl.constexpr,
-    ROWS: tl.constexpr,
-):
-    """The scales or zeros of a tile: [BN, 1] where it lies in one group, else [BN, COUNT]."""
-    PER: tl.constexpr = values_a_word(FORM)
-    GROUPS: tl.constexpr = (K + GROUP - 1) // GROUP
-    row = rows // ROWS * GROUPS
-    if GROUP % (COUNT * PER) == 0 or GROUP >= K:
-        return tl.load(scale + row + first * PER // GROUP, mask=rows_mask, other=0).to(tl.float32)[:, None]
-    else:
-        word = first + tl.arange(0, COUNT)
-        mask = rows_mask[:, None] & (word * PER < K)[None, :]
-        return tl.load(scale + row[:, None] + (word * PER // GROUP)[None, :], mask=mask, other=0).to(tl.float32)
+def ones(tile, ASM: tl.constexpr, DTYPE: tl.constexpr):
+    """As many ones as the tile has bytes. Made of it for the compiler's sake, which else would lay them out otherwise.
 
-
-@triton.jit
-def scaled(total, scale, zero, count, FORM: tl.constexpr, ZERO: tl.constexpr):
-    """Sums of `value` times activations [BN, COUNT], and of the activations alone: -> those of the weights."""
-    if FORM == 3:
-        return total * (scale * 256.0)
-    elif ZERO == 0:
-        return (total - (bias(FORM) + middle(FORM)) * count) * scale
-    elif ZERO == 1:
-        return (total - (bias(FORM) + zero) * count) * scale
+    Activations that meet both layouts would be copied twice, and not ahead of time.
+    """
+    if ASM:
+        return tl.inline_asm_elementwise(_ASM_ONES, "=r,=r,r", [tile], dtype=tl.bfloat16, is_pure=True, pack=4)
     else:
-        return (total - bias(FORM) * count) * scale + zero * count
+        return (tile & 0).to(DTYPE) + 1

@@ -14,13 +14,11 @@ from firsttoken.kernels.linear import DenseLinear, Norm
 from firsttoken.kernels.quant_linear import QuantLinear
 
 _FP8_MAX = 448.0  # of E4M3
-_WIDEN_ROWS, _WIDEN_INPUTS = 16, 512  # of the weight, a program
+_WIDEN_ROWS, _WIDEN_BYTES = 16, 256  # of the weight, a program
 
 
-def form_constants(weight: DenseLinear | QuantLinear) -> dict[str, int]:
+def form_constants(weight: QuantLinear) -> dict[str, int]:
     """The constants by which a kernel reads this weight."""
-    if isinstance(weight, DenseLinear):
-        return {"FORM": 0, "GROUP": 0, "ROWS": 1, "ZERO": 0}
     zero = 0 if weight.zero is None else 2 if weight.zero.is_floating_point() else 1
     return {"FORM": FORMS[weight.form], "GROUP": weight.group, "ROWS": weight.rows, "ZERO": zero}
 
@@ -30,12 +28,11 @@ def widened(weight: DenseLinear | QuantLinear, dtype: torch.dtype) -> DenseLinea
     if isinstance(weight, DenseLinear):
         return weight
     n, k = weight.out_features, weight.in_features
-    out = torch.empty(n, k, dtype=dtype, device=weight.words.device)
-    count = _WIDEN_INPUTS * weight.words.shape[1] // k
-    launched = (triton.cdiv(n, _WIDEN_ROWS), triton.cdiv(weight.words.shape[1], count))
+    out = torch.empty(n, k, dtype=dtype, device=weight.data.device)
+    launched = (triton.cdiv(n, _WIDEN_ROWS), triton.cdiv(weight.data.shape[1], _WIDEN_BYTES))
     zero = weight.scale if weight.zero is None else weight.zero
-    constants = form_constants(weight) | {"K": k, "BN": _WIDEN_ROWS, "COUNT": count}
-    widen_kernel[launched](weight.words, weight.scale, zero, out, n, **constants)
+    constants = form_constants(weight) | {"K": k, "BN": _WIDEN_ROWS, "COUNT": _WIDEN_BYTES}
+    widen_kernel[launched](weight.data, weight.scale, zero, out, n, **constants)
     return DenseLinear(out, weight.bias)
 
 
@@ -66,7 +63,7 @@ def fp8_product(x: Tensor, weight: QuantLinear, norm: Norm | None = None) -> Ten
     options = {"K": k, "BK": triton.next_power_of_2(k), "NORM": norm is not None, "MAX": _FP8_MAX, "num_warps": 8}
     given, eps = (x, 0.0) if norm is None else (norm.weight, norm.eps)
     fp8_rows_kernel[(m,)](x, given, rows, scales, eps, **options)
-    columns = weight.words.view(torch.float8_e4m3fn).t()
+    columns = weight.data.view(torch.float8_e4m3fn).t()
     by_column = weight.scale.to(torch.float32).view(1, -1)
     out: Tensor = torch._scaled_mm(rows, columns, scale_a=scales, scale_b=by_column, out_dtype=torch.bfloat16)
     return out if weight.bias is None else out.add_(weight.bias)

@@ -5,45 +5,59 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from firsttoken.kernels.gpu.packed import grid, inputs, scaled, value, values_a_word
+from firsttoken.kernels.gpu.packed import HALF, added, inputs, values, values_a_byte
+
+
+@triton.jit
+def _grid(grid, rows, rows_mask, k, k_mask, K: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):
+    """The scales or zeros of rows and inputs k: [BN, COUNT]."""
+    GROUPS: tl.constexpr = (K + GROUP - 1) // GROUP
+    at = rows[:, None] // ROWS * GROUPS + k[None, :] // GROUP
+    return tl.load(grid + at, mask=rows_mask[:, None] & k_mask[None, :], other=0)
 
 
 @triton.jit
 def widen_kernel(
-    words,  # [N, K / values a word]
+    w,  # [N, K] bytes, [N, K / 2] of 4 bits
     scale,
     zero,
     out,  # [N, K]
     N,
     K: tl.constexpr,
     BN: tl.constexpr,
-    COUNT: tl.constexpr,  # words
+    COUNT: tl.constexpr,  # bytes
     FORM: tl.constexpr,
     GROUP: tl.constexpr,
     ROWS: tl.constexpr,
     ZERO: tl.constexpr,
 ):
     """The weight in out's dtype."""
-    PER: tl.constexpr = values_a_word(FORM)
+    KB: tl.constexpr = K // values_a_byte(FORM)
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     first = tl.program_id(1) * COUNT
-    word = first + tl.arange(0, COUNT)
-    n_mask = n < N
-    mask = n_mask[:, None] & (word < K // PER)[None, :]
-    tile = tl.load(words + n[:, None] * (K // PER) + word[None, :], mask=mask, other=0)
-    s = grid(scale, n, n_mask, first, K, COUNT, FORM, GROUP, ROWS)
-    z = grid(zero, n, n_mask, first, K, COUNT, FORM, GROUP, ROWS) if ZERO > 0 else s
-    for i in tl.static_range(PER):
-        k = inputs(first, i, COUNT, FORM)
-        there = n[:, None].to(tl.int64) * K + k[None, :]
-        tl.store(out + there, scaled(value(tile, i, FORM), s, z, 1.0, FORM, ZERO), mask=mask)
+    n_mask, k_mask = n < N, first + tl.arange(0, COUNT) < KB
+    mask = n_mask[:, None] & k_mask[None, :]
+    at = n[:, None].to(tl.int64) * KB + first + tl.arange(0, COUNT)[None, :]
+    tile = tl.load(w + at, mask=mask, other=0)
+    for high in tl.static_range(values_a_byte(FORM)):
+        k = inputs(first, COUNT, FORM) + high * HALF
+        v = values(tile, high == 1, FORM, False, tl.float32)
+        if FORM != 3:
+            v -= added(FORM, ZERO, False)
+        z = _grid(zero, n, n_mask, k, k_mask, K, GROUP, ROWS).to(tl.float32) if ZERO > 0 else 0.0
+        if ZERO == 1:
+            v -= z
+        v *= _grid(scale, n, n_mask, k, k_mask, K, GROUP, ROWS).to(tl.float32)
+        if ZERO == 2:
+            v += z
+        tl.store(out + n[:, None].to(tl.int64) * K + k[None, :], v, mask=mask)
 
 
 @triton.jit
 def fp8_rows_kernel(
     x,  # [M, K]
     norm_weight,  # [K]
-    out,  # [M, K] E4M3, the inputs in the order in which the weight's lie in memory
+    out,  # [M, K] E4M3
     scales,  # [M] float32
     eps,
     K: tl.constexpr,
@@ -59,6 +73,5 @@ def fp8_rows_kernel(
         weight = tl.load(norm_weight + k, mask=k < K, other=0.0).to(tl.float32)
         v = v * tl.rsqrt(tl.sum(v * v, axis=0) / K + eps) * weight
     scale = tl.maximum(tl.max(tl.abs(v), axis=0), 1e-12) / MAX
-    place = k // 16 * 16 + k % 4 * 4 + k % 16 // 4  # input 4 i + j of a run is value i of word j
-    tl.store(out + row * K + place, (v / scale).to(out.dtype.element_ty), mask=k < K)
+    tl.store(out + row * K + k, (v / scale).to(out.dtype.element_ty), mask=k < K)
     tl.store(scales + row, scale)

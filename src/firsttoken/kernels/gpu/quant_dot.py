@@ -1,0 +1,199 @@
+"""Products of one to some dozens of rows with a weight of 8 or 4 bits, on the matrix units: bound by the bytes.
+
+The same ops as `matvec` and `rows_dot`, which are for dense weights. Rows are padded to `BM` (8 and up) and each
+program multiplies a [BN, BK] weight tile with a [BK, BM] activation tile. Even one row goes through the matrix units:
+what remains for the others is to put the values into place (`packed`), three instructions a weight, where a conversion
+and a multiplication of their own would take five and be the bound.
+
+Scales and zeros of groups meet the sums of their group, those of rows the result: sum((u - z) x) is sum(u x) less z
+times the activations' sum. The norm's scale is one number a row of activations, taken on the way. A weight of few rows is split along K, as in
+`rows_dot`.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from firsttoken.kernels.gpu.packed import HALF, added, inputs, ones, unit, values, values_a_byte
+from firsttoken.kernels.gpu.split_k import add_parts, leave_part, prefetch_l2
+
+
+@triton.jit
+def _grid(grid, rows, rows_mask, k, K: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):
+    """The scales or zeros [BN] of input k; of the last group where k is past it."""
+    GROUPS: tl.constexpr = (K + GROUP - 1) // GROUP
+    group = tl.minimum(k // GROUP, GROUPS - 1)
+    return tl.load(grid + rows // ROWS * GROUPS + group, mask=rows_mask, other=0)
+
+
+@triton.jit
+def _activations(x, norm_weight, k, m, m_mask, K: tl.constexpr, NORM: tl.constexpr):
+    """Inputs k of rows m, times the norm's weight: [COUNT, BM]."""
+    a = tl.load(x + m[None, :] * K + k[:, None], mask=m_mask[None, :], other=0.0)
+    if NORM:
+        a = (a.to(tl.float32) * tl.load(norm_weight + k).to(tl.float32)[:, None]).to(a.dtype)
+    return a
+
+
+@triton.jit
+def _products(
+    acc,  # [BN, BM]
+    tile,
+    low,  # activations [COUNT, BM]
+    high,  # of 4 bits: those of the high halves
+    FORM: tl.constexpr,
+    ASM: tl.constexpr,
+):
+    """A tile's values times the activations, added up."""
+    acc = tl.dot(values(tile, False, FORM, ASM, low.dtype), low, acc, input_precision="ieee")
+    if FORM == 1:
+        acc = tl.dot(values(tile, True, FORM, ASM, low.dtype), high, acc, input_precision="ieee")
+    return acc
+
+
+@triton.jit
+def _scaled(part, total, scale, zero, FORM: tl.constexpr, ZERO: tl.constexpr, ASM: tl.constexpr):
+    """Products with a weight's values and the activations' sums, both [BN, BM] -> products with the weight."""
+    s = scale.to(tl.float32)[:, None]
+    if FORM == 3:
+        c: tl.constexpr = unit(FORM, ASM)
+        return part * c * (s * c)
+    z = zero.to(tl.float32)[:, None]
+    if ZERO == 1:
+        return (part - total * (added(FORM, ZERO, ASM) + z)) * s
+    part = (part - total * added(FORM, ZERO, ASM)) * s
+    return part + total * z if ZERO == 2 else part
+
+
+@triton.jit(do_not_specialize=["M"])
+def quant_dot_kernel(
+    x,  # [M, K]
+    w,  # [N, K] bytes, [N, K / 2] of 4 bits; with SWIGLU 2 N rows: gate rows, then up rows
+    scale,  # [rows of scales, groups]
+    zero,  # likewise
+    norm_weight,  # [K]
+    bias,  # [N] or [2 N]
+    residual,  # [M, N]
+    out,  # [M, N]
+    partial,  # [tiles, SPLITS, BN, BM] float32
+    arrivals,  # [tiles] int32, zero before and after
+    eps,
+    M,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    BM: tl.constexpr,
+    RM: tl.constexpr,  # rows of a tile that may not be padding
+    BN: tl.constexpr,
+    BK: tl.constexpr,  # inputs: K / SPLITS is a multiple, and a group too
+    STAGES: tl.constexpr,
+    SPLITS: tl.constexpr,  # more than 1: of products without NORM and SWIGLU
+    PREFETCH: tl.constexpr,  # bytes of each weight row asked for before the wait; 0 is none
+    NORM: tl.constexpr,
+    FOLDED: tl.constexpr,  # the norm's weight is already multiplied into w
+    SWIGLU: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    BIAS: tl.constexpr,
+    PDL: tl.constexpr,
+    FORM: tl.constexpr,
+    GROUP: tl.constexpr,
+    ROWS: tl.constexpr,
+    ZERO: tl.constexpr,
+    ASM: tl.constexpr,
+):
+    if PDL:
+        gdc_launch_dependents()
+    PER: tl.constexpr = values_a_byte(FORM)
+    KB: tl.constexpr = K // PER  # bytes of a row
+    COUNT: tl.constexpr = BK // PER
+    PART: tl.constexpr = KB // SPLITS
+    GROUPED: tl.constexpr = GROUP < K
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    n_mask = n < N
+    first_row = tl.program_id(2) * BM
+    m = first_row + tl.arange(0, BM)
+    m_mask = m < M
+    at = n[:, None] * KB + tl.arange(0, COUNT)[None, :]
+    first = 0 if SPLITS == 1 else tl.program_id(1) * PART
+    # Scales are asked for a turn ahead: they only meet a product's result, so nothing else would hide their way.
+    s1 = _grid(scale, n, n_mask, first * PER, K, GROUP, ROWS)
+    z1 = _grid(zero, n, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s1
+    s_up1, z_up1 = s1, z1
+    if SWIGLU:
+        s_up1 = _grid(scale, n + N, n_mask, first * PER, K, GROUP, ROWS)
+        z_up1 = _grid(zero, n + N, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s_up1
+    if PDL:
+        if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
+            lines = tl.arange(0, PREFETCH // 128) * 128
+            where = w + n[:, None] * KB + first + lines[None, :]
+            prefetch_l2(where)
+            if SWIGLU:
+                prefetch_l2(where + N * KB)
+        gdc_wait()
+    r = first_row + tl.arange(0, RM)
+    r_at, r_mask = r[:, None] * K + tl.arange(0, BK)[None, :], (r < M)[:, None]
+    squares = tl.zeros((RM, BK), dtype=tl.float32)
+    plain = tl.load(x + r_at, mask=r_mask, other=0.0) if NORM else squares
+    acc = tl.zeros((BN, BM), dtype=tl.float32)
+    acc_up, total, none = acc, acc, acc
+    for k0 in tl.range(first, first + PART, COUNT, num_stages=STAGES):
+        s, z, s_up, z_up = s1, z1, s_up1, z_up1
+        after = k0 * PER + BK
+        if GROUPED:
+            s1 = _grid(scale, n, n_mask, after, K, GROUP, ROWS)
+            z1 = _grid(zero, n, n_mask, after, K, GROUP, ROWS) if ZERO > 0 else s1
+            if SWIGLU:
+                s_up1 = _grid(scale, n + N, n_mask, after, K, GROUP, ROWS)
+                z_up1 = _grid(zero, n + N, n_mask, after, K, GROUP, ROWS) if ZERO > 0 else s_up1
+        if NORM:
+            wide = plain.to(tl.float32)
+            squares += wide * wide
+            plain = tl.load(x + r_at + tl.minimum(after, K - BK), mask=r_mask, other=0.0)
+        tile = tl.load(w + at + k0, mask=n_mask[:, None], other=0, eviction_policy="evict_first")
+        k = inputs(k0, COUNT, FORM)
+        low = _activations(x, norm_weight, k, m, m_mask, K, NORM and not FOLDED)
+        high = _activations(x, norm_weight, k + HALF, m, m_mask, K, NORM and not FOLDED) if FORM == 1 else low
+        if FORM != 3:  # the activations' sums, by the matrix units too: in the products' layout, for each output row
+            total = tl.dot(ones(tile, ASM, low.dtype), low, none if GROUPED else total, input_precision="ieee")
+            if FORM == 1:
+                total = tl.dot(ones(tile, ASM, low.dtype), high, total, input_precision="ieee")
+        if GROUPED:
+            acc += _scaled(_products(none, tile, low, high, FORM, ASM), total, s, z, FORM, ZERO, ASM)
+        else:
+            acc = _products(acc, tile, low, high, FORM, ASM)
+        if SWIGLU:
+            up = tl.load(w + N * KB + at + k0, mask=n_mask[:, None], other=0, eviction_policy="evict_first")
+            if GROUPED:
+                acc_up += _scaled(_products(none, up, low, high, FORM, ASM), total, s_up, z_up, FORM, ZERO, ASM)
+            else:
+                acc_up = _products(acc_up, up, low, high, FORM, ASM)
+    if not GROUPED:
+        acc = _scaled(acc, total, s1, z1, FORM, ZERO, ASM)
+        if SWIGLU:
+            acc_up = _scaled(acc_up, total, s_up1, z_up1, FORM, ZERO, ASM)
+    if SPLITS > 1:
+        place = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
+        if not leave_part(acc, partial, arrivals, place, tl.program_id(1), SPLITS):
+            return
+        acc = add_parts(acc, partial, place, SPLITS)
+    if NORM:
+        mean = tl.sum(squares, axis=1) / K
+        if RM == BM:
+            by_row = mean
+        else:  # the padding's rows are never stored
+            by_row = tl.sum(tl.where(tl.arange(0, RM)[:, None] == tl.arange(0, BM)[None, :], mean[:, None], 0.0), axis=0)
+        inverse = tl.rsqrt(by_row + eps)
+        acc = acc * inverse[None, :]
+        acc_up = acc_up * inverse[None, :]
+    if BIAS:
+        acc += tl.load(bias + n, mask=n_mask, other=0.0).to(tl.float32)[:, None]
+        if SWIGLU:
+            acc_up += tl.load(bias + N + n, mask=n_mask, other=0.0).to(tl.float32)[:, None]
+    if SWIGLU:
+        acc = acc * tl.sigmoid(acc) * acc_up
+    where = m[None, :] * N + n[:, None]
+    mask = n_mask[:, None] & m_mask[None, :]
+    if RESIDUAL:
+        acc += tl.load(residual + where, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out + where, acc, mask=mask)
