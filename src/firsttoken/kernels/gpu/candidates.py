@@ -18,7 +18,10 @@ _SEEDS = {  # where the search begins in a form that has no launch yet
     "matvec": {"bn": 2, "bk": 512, "warps": 2, "ahead": 2},
     "dot": {"bn": 64, "bk": 128, "warps": 4, "stages": 4, "prefetch": 256, "splits": 4},
 }
-_QUANT_SEED = {"bn": 16, "bk": 128, "warps": 1, "stages": 6, "prefetch": 256, "splits": 4}
+_QUANT_SEEDS = {  # by whether rows are few
+    True: {"bn": 16, "bk": 128, "warps": 1, "stages": 6, "prefetch": 256, "splits": 2},
+    False: {"bn": 64, "bk": 128, "warps": 4, "stages": 3, "prefetch": 256, "splits": 2},
+}
 _BITS = {"int4": 4, "int8": 8, "fp8": 8}
 
 
@@ -93,10 +96,8 @@ def _why_not_quantised(p: Product) -> str | None:
         return "matvec has dense weights alone"
     if p.bn < 16 * p.warps or not 1 <= p.stages <= 8:
         return "a quantised dot has 16 output features a warp and more, and 1 to 8 stages"
-    if p.bk < 32 or group_of(p.weight, p.k) % p.bk or p.k % (p.splits * p.bk):
+    if p.splits < 1 or p.bk < 32 or group_of(p.weight, p.k) % p.bk or p.k % (p.splits * p.bk):
         return "bk is 32 and more, and divides a weight's groups and a part of k"
-    if p.splits < 1 or (p.splits > 1 and p.op != "linear_add"):
-        return "dot splits linear_add alone"
     row = p.k * _BITS[p.weight.split("-")[0]] // 8 // p.splits
     if p.prefetch and (p.prefetch < 128 or not _power_of_two(p.prefetch) or p.prefetch > row):
         return "prefetch is 0, or a power of two from 128 bytes up that a part of k holds"
@@ -140,7 +141,6 @@ def _quantised(job: Job, limits: Limits, pairs: int) -> Iterator[Product]:
     if job.rows > QUANT_ROWS:
         return
     padded, bits = max(8, 1 << (job.rows - 1).bit_length()), _BITS[job.weight.split("-")[0]]
-    splits_of = (1, 2, 4, 8) if job.op == "linear_add" else (1,)
     prefetches = (0, 256) if limits.dependent_launch else (0,)
     tiles = itertools.product((16, 32, 64, 128), (32, 64, 128, 256), (1, 2, 4), (3, 4, 6, 8))
     for bn, bk, warps, stages in tiles:
@@ -148,7 +148,7 @@ def _quantised(job: Job, limits: Limits, pairs: int) -> Iterator[Product]:
         registers = bn * padded * pairs / (32 * warps)
         if job.n % bn or (stages - 1) * stage > limits.shared_bytes or registers > _DOT_REGISTERS / 2:
             continue
-        for splits, prefetch in itertools.product(splits_of, prefetches):
+        for splits, prefetch in itertools.product((1, 2, 4, 8), prefetches):
             yield _of(job, "dot", bn=bn, bk=bk, warps=warps, stages=stages, splits=splits, prefetch=prefetch)
 
 
@@ -158,13 +158,13 @@ def _of(job: Job, form: str, **shape: int) -> Product:
 
 def _distance(product: Product, best: Mapping[str, Product]) -> float:
     """Doublings of tiles, warps and splits, and steps of the rest, between a launch and where its form stands."""
-    seed = _QUANT_SEED if product.weight != DENSE else _SEEDS[product.form]
+    seed = _SEEDS[product.form] if product.weight == DENSE else _QUANT_SEEDS[product.rows <= 16]
     start = best.get(product.form) or replace(product, **seed)  # type: ignore[arg-type]  # the fields that are numbers
     doublings = [
         (product.bn, start.bn),
         (product.bk, start.bk),
         (product.warps, start.warps),
-        (product.splits, start.splits if product.op == "linear_add" else 1),
+        (product.splits, start.splits if product.op == "linear_add" or product.weight != DENSE else 1),
     ]
     steps = abs(product.ahead - start.ahead) + abs(product.stages - start.stages)
     return sum(abs(math.log2(a / b)) for a, b in doublings) + steps + (product.prefetch != start.prefetch)

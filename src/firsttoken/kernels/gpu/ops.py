@@ -195,7 +195,9 @@ def arrange(
     blocks = triton.cdiv(rows, padded)
     partial, arrivals = out, out  # not read
     if launch.splits > 1:
-        partial = torch.empty(tiles * blocks, launch.splits, launch.bn, padded, dtype=torch.float32, device=x.device)
+        parts = 1 + swiglu + (norm is not None)
+        shape = (tiles * blocks, launch.splits, parts, launch.bn, padded)
+        partial = torch.empty(shape, dtype=torch.float32, device=x.device)
         arrivals = _arrivals(x.device, tiles * blocks)
     options |= {
         "BM": padded,

@@ -17,15 +17,25 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from firsttoken.kernels.gpu.packed import HALF, added, inputs, ones, unit, values, values_a_byte
-from firsttoken.kernels.gpu.split_k import add_parts, leave_part, prefetch_l2
+from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part, prefetch_l2
 
 
 @triton.jit
 def _grid(grid, rows, rows_mask, k, K: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):
-    """The scales or zeros [BN] of input k; of the last group where k is past it."""
+    """The scales or zeros [BN] of input k."""
     GROUPS: tl.constexpr = (K + GROUP - 1) // GROUP
-    group = tl.minimum(k // GROUP, GROUPS - 1)
-    return tl.load(grid + rows // ROWS * GROUPS + group, mask=rows_mask, other=0)
+    return tl.load(grid + rows // ROWS * GROUPS + k // GROUP, mask=rows_mask, other=0)
+
+
+@triton.jit
+def _turn(begin, turn, TURNS: tl.constexpr):
+    """Which of a row's tiles is multiplied in a turn: programs begin at different ones.
+
+    All read the same activations. In step with each other they would ask one slice of the L2 cache for them, hundreds
+    at a time, and wait for it: on an H200 that took four times as long as the weights.
+    """
+    place = begin + turn
+    return tl.where(place >= TURNS, place - TURNS, place)
 
 
 @triton.jit
@@ -48,8 +58,9 @@ def _products(
 ):
     """A tile's values times the activations, added up."""
     acc = tl.dot(values(tile, False, FORM, ASM, low.dtype), low, acc, input_precision="ieee")
-    if FORM == 1:
-        acc = tl.dot(values(tile, True, FORM, ASM, low.dtype), high, acc, input_precision="ieee")
+    if FORM == 1:  # a sum of its own: each product of the matrix units waits for the one that it is added to
+        none = tl.zeros_like(acc)
+        acc += tl.dot(values(tile, True, FORM, ASM, low.dtype), high, none, input_precision="ieee")
     return acc
 
 
@@ -77,7 +88,7 @@ def quant_dot_kernel(
     bias,  # [N] or [2 N]
     residual,  # [M, N]
     out,  # [M, N]
-    partial,  # [tiles, SPLITS, BN, BM] float32
+    partial,  # [tiles, SPLITS, parts, BN, BM] float32: of the sums, of the up rows' and of the rows' squares
     arrivals,  # [tiles] int32, zero before and after
     eps,
     M,
@@ -88,7 +99,7 @@ def quant_dot_kernel(
     BN: tl.constexpr,
     BK: tl.constexpr,  # inputs: K / SPLITS is a multiple, and a group too
     STAGES: tl.constexpr,
-    SPLITS: tl.constexpr,  # more than 1: of products without NORM and SWIGLU
+    SPLITS: tl.constexpr,
     PREFETCH: tl.constexpr,  # bytes of each weight row asked for before the wait; 0 is none
     NORM: tl.constexpr,
     FOLDED: tl.constexpr,  # the norm's weight is already multiplied into w
@@ -115,7 +126,10 @@ def quant_dot_kernel(
     m = first_row + tl.arange(0, BM)
     m_mask = m < M
     at = n[:, None] * KB + tl.arange(0, COUNT)[None, :]
-    first = 0 if SPLITS == 1 else tl.program_id(1) * PART
+    TURNS: tl.constexpr = PART // COUNT
+    part = 0 if SPLITS == 1 else tl.program_id(1) * PART
+    begin = tl.program_id(0) % TURNS
+    first = part + begin * COUNT
     # Scales are asked for a turn ahead: they only meet a product's result, so nothing else would hide their way.
     s1 = _grid(scale, n, n_mask, first * PER, K, GROUP, ROWS)
     z1 = _grid(zero, n, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s1
@@ -126,7 +140,7 @@ def quant_dot_kernel(
     if PDL:
         if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
             lines = tl.arange(0, PREFETCH // 128) * 128
-            where = w + n[:, None] * KB + first + lines[None, :]
+            where = w + n[:, None] * KB + tl.minimum(first, part + PART - PREFETCH) + lines[None, :]
             prefetch_l2(where)
             if SWIGLU:
                 prefetch_l2(where + N * KB)
@@ -134,12 +148,13 @@ def quant_dot_kernel(
     r = first_row + tl.arange(0, RM)
     r_at, r_mask = r[:, None] * K + tl.arange(0, BK)[None, :], (r < M)[:, None]
     squares = tl.zeros((RM, BK), dtype=tl.float32)
-    plain = tl.load(x + r_at, mask=r_mask, other=0.0) if NORM else squares
+    plain = tl.load(x + r_at + first * PER, mask=r_mask, other=0.0) if NORM else squares
     acc = tl.zeros((BN, BM), dtype=tl.float32)
     acc_up, total, none = acc, acc, acc
-    for k0 in tl.range(first, first + PART, COUNT, num_stages=STAGES):
+    for turn in tl.range(0, TURNS, num_stages=STAGES):
         s, z, s_up, z_up = s1, z1, s_up1, z_up1
-        after = k0 * PER + BK
+        k0 = part + _turn(begin, turn, TURNS) * COUNT
+        after = (part + _turn(begin, turn + 1, TURNS) * COUNT) * PER
         if GROUPED:
             s1 = _grid(scale, n, n_mask, after, K, GROUP, ROWS)
             z1 = _grid(zero, n, n_mask, after, K, GROUP, ROWS) if ZERO > 0 else s1
@@ -149,7 +164,7 @@ def quant_dot_kernel(
         if NORM:
             wide = plain.to(tl.float32)
             squares += wide * wide
-            plain = tl.load(x + r_at + tl.minimum(after, K - BK), mask=r_mask, other=0.0)
+            plain = tl.load(x + r_at + after, mask=r_mask, other=0.0)
         tile = tl.load(w + at + k0, mask=n_mask[:, None], other=0, eviction_policy="evict_first")
         k = inputs(k0, COUNT, FORM)
         low = _activations(x, norm_weight, k, m, m_mask, K, NORM and not FOLDED)
@@ -172,18 +187,32 @@ def quant_dot_kernel(
         acc = _scaled(acc, total, s1, z1, FORM, ZERO, ASM)
         if SWIGLU:
             acc_up = _scaled(acc_up, total, s_up1, z_up1, FORM, ZERO, ASM)
+    squared = tl.zeros((BM,), dtype=tl.float32)
+    if NORM:
+        by_row = tl.sum(squares, axis=1)
+        if RM == BM:
+            squared = by_row
+        else:  # the padding's rows are never stored
+            same = tl.arange(0, RM)[:, None] == tl.arange(0, BM)[None, :]
+            squared = tl.sum(tl.where(same, by_row[:, None], 0.0), axis=0)
     if SPLITS > 1:
         place = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
-        if not leave_part(acc, partial, arrivals, place, tl.program_id(1), SPLITS):
+        PARTS: tl.constexpr = 1 + SWIGLU + NORM
+        mine = partial + place * (SPLITS * PARTS * BN * BM)
+        if SWIGLU:
+            leave_part(acc_up, mine, tl.program_id(1) * PARTS + 1)
+        if NORM:
+            leave_part(tl.broadcast_to(squared[None, :], (BN, BM)), mine, tl.program_id(1) * PARTS + 1 + SWIGLU)
+        leave_part(acc, mine, tl.program_id(1) * PARTS)
+        if not is_last(arrivals + place, SPLITS):
             return
-        acc = add_parts(acc, partial, place, SPLITS)
+        acc = add_parts(acc, mine, 0, PARTS, SPLITS)
+        if SWIGLU:
+            acc_up = add_parts(acc, mine, 1, PARTS, SPLITS)
+        if NORM:
+            squared = tl.sum(add_parts(acc, mine, 1 + SWIGLU, PARTS, SPLITS), axis=0) / BN
     if NORM:
-        mean = tl.sum(squares, axis=1) / K
-        if RM == BM:
-            by_row = mean
-        else:  # the padding's rows are never stored
-            by_row = tl.sum(tl.where(tl.arange(0, RM)[:, None] == tl.arange(0, BM)[None, :], mean[:, None], 0.0), axis=0)
-        inverse = tl.rsqrt(by_row + eps)
+        inverse = tl.rsqrt(squared / K + eps)
         acc = acc * inverse[None, :]
         acc_up = acc_up * inverse[None, :]
     if BIAS:

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from firsttoken.kernels.gpu.split_k import add_parts, leave_part, prefetch_l2
+from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part, prefetch_l2
 
 
 @triton.jit(do_not_specialize=["M"])
@@ -80,9 +80,11 @@ def rows_dot_kernel(
             ut = tl.load(w + N * K + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
             acc_up = tl.dot(ut, a, acc_up)
     if SPLITS > 1:
-        if not leave_part(acc, partial, arrivals, tl.program_id(0), tl.program_id(1), SPLITS):
+        mine = partial + tl.program_id(0) * (SPLITS * BN * BM)
+        leave_part(acc, mine, tl.program_id(1))
+        if not is_last(arrivals + tl.program_id(0), SPLITS):
             return
-        acc = add_parts(acc, partial, tl.program_id(0), SPLITS)
+        acc = add_parts(acc, mine, 0, 1, SPLITS)
     if NORM:
         scale = tl.rsqrt(tl.sum(squares, axis=1) / K + eps)
         acc = acc * scale[None, :]

@@ -18,22 +18,30 @@ def prefetch_l2(pointers):
 
 
 @triton.jit
-def leave_part(acc, partial, arrivals, tile, part, SPLITS: tl.constexpr):
-    """Stores a tile's part [BN, BM]; whether all others are there too, after which the counter is zero again."""
-    cell = tl.arange(0, acc.shape[0])[:, None] * acc.shape[1] + tl.arange(0, acc.shape[1])[None, :]
-    tl.store(partial + (tile * SPLITS + part) * acc.numel + cell, acc)
+def _cells(acc):
+    return tl.arange(0, acc.shape[0])[:, None] * acc.shape[1] + tl.arange(0, acc.shape[1])[None, :]
+
+
+@triton.jit
+def leave_part(acc, partial, index):
+    """Stores a tile [BN, BM] as number `index` of those at `partial`."""
+    tl.store(partial + index * acc.numel + _cells(acc), acc)
+
+
+@triton.jit
+def is_last(arrivals, SPLITS: tl.constexpr):
+    """Whether all other programs of a tile have left their parts too; the counter is zero again then."""
     tl.debug_barrier()  # every thread's part is written before one thread announces it
-    last = tl.atomic_add(arrivals + tile, 1, sem="acq_rel") == SPLITS - 1
+    last = tl.atomic_add(arrivals, 1, sem="acq_rel") == SPLITS - 1
     if last:
-        tl.store(arrivals + tile, 0)
+        tl.store(arrivals, 0)
     return last
 
 
 @triton.jit
-def add_parts(acc, partial, tile, SPLITS: tl.constexpr):
-    """The sum of a tile's parts, in the shape of `acc`."""
-    cell = tl.arange(0, acc.shape[0])[:, None] * acc.shape[1] + tl.arange(0, acc.shape[1])[None, :]
+def add_parts(acc, partial, first, STEP: tl.constexpr, SPLITS: tl.constexpr):
+    """The sum of every STEP-th tile at `partial` from number `first` on, in the shape of `acc`."""
     total = tl.zeros_like(acc)
     for i in tl.static_range(SPLITS):
-        total += tl.load(partial + (tile * SPLITS + i) * acc.numel + cell, cache_modifier=".cg")
+        total += tl.load(partial + (first + i * STEP) * acc.numel + _cells(acc), cache_modifier=".cg")
     return total
