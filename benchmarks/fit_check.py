@@ -142,7 +142,7 @@ def measured_tpots(url: str, streams: list[int], out: Path) -> dict[int, float]:
     sweep = ",".join(map(str, streams))
     command = [sys.executable, "-m", "firsttoken", "bench", "run", "--url", url, "--out", str(out)]
     command += ["--concurrency", sweep, "--input-len", str(PROMPT), "--output-len", str(OUTPUT)]
-    # Each token of random weights is to have a text, and counting by ids makes no difference to a GPU.
+    # Random weights name special tokens too: so each token has a text, and with it a chunk.
     command += ["--extra-body", '{"skip_special_tokens": false, "temperature": 0}']
     subprocess.run(command, check=False, stdout=sys.stderr)
     points = json.loads(out.read_text())["scenarios"] if out.is_file() else []

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from firsttoken.doctor.fit.ask import Ask, Device, fit
+from firsttoken.doctor.fit.form import on_gpu
 from firsttoken.doctor.fit.speed import Load, Rates, StepTimes
 from firsttoken.model import cost
+from firsttoken.model.memory_plan import DeviceMemory
 from tests.doctor.fit.asks import QWEN3_4B
 
 H200 = json.loads(Path(__file__).with_name("h200.json").read_text())
@@ -36,6 +39,25 @@ def test_what_an_h200_did_is_predicted_within_15_percent(row: dict[str, Any], ra
     found = rates.predict(load_of(row))
     assert found.tpot == pytest.approx(row["tpot_ms"] / 1e3, rel=0.15)
     if "ttft_ms" in row:
+        assert found.ttft == pytest.approx(row["ttft_ms"] / 1e3, rel=0.15)
+    if "tokens_per_s" in row:
+        assert found.tokens_per_s == pytest.approx(row["tokens_per_s"], rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "row", H200["quantised"]["loads"], ids=lambda row: f"{row['form']} {row['streams']}x{row['prompt']}"
+)
+def test_what_an_h200_did_with_quantised_weights_is_predicted_within_15_percent(row: dict[str, Any]) -> None:
+    measured = H200["quantised"]
+    form = on_gpu("auto", row["form"], QWEN3_4B, (9, 0))
+    device = Device(
+        name="an H200",
+        memory=DeviceMemory(kind="cuda", total=H200["memory_total"], free=H200["memory_total"]),
+        rates=Rates(kind="cuda", read=measured["read"], product=measured["product"]),
+    )
+    found = fit(Ask(model="Qwen3-4B", config=QWEN3_4B, device=device, form=form)).times.predict(load_of(row))
+    assert found.tpot == pytest.approx(row["tpot_ms"] / 1e3, rel=0.15)
+    if "ttft_ms" in row and row["prompt"] >= 4096:  # of a short prompt most is not the model's
         assert found.ttft == pytest.approx(row["ttft_ms"] / 1e3, rel=0.15)
     if "tokens_per_s" in row:
         assert found.tokens_per_s == pytest.approx(row["tokens_per_s"], rel=0.15)

@@ -22,6 +22,7 @@ class Form:
     activation: int
     weight: float  # of every weight that is not a layer's product, scales included
     product: float | None = None  # of the layers' products, where they differ
+    packed: str = ""  # "fp8", "int8" or "int4": what a GPU keeps the products' weights in, where that is not bfloat16
     kv: int
     file_read: int | None = None  # bytes that a step reads, where a CPU keeps the file's own bits
     flags: Flags = field(default_factory=dict)  # of serve
@@ -58,7 +59,9 @@ def on_gpu(dtype: str, quantization: str, config: ModelConfig, capability: tuple
         if config.quantization is not None:
             raise ConfigError(f"The model is quantised already, so --quantization {quantization} would round it twice.")
         name, product = f"{quantization} products, else {dtype}", cost.GPU_PRODUCT[quantization]
-    return Form(name=name, activation=size, weight=size, product=product, kv=size, flags=flags)
+    kept = "" if product is None or config.quantization is None else config.quantization.form
+    packed = quantization if quantization in _ROUNDED else kept
+    return Form(name=name, activation=size, weight=size, product=product, packed=packed, kv=size, flags=flags)
 
 
 def on_cpu(dtype: str, quantization: str) -> Form:

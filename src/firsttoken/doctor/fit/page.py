@@ -17,6 +17,10 @@ from firsttoken.doctor.fit.speed import Load, Speed
 from firsttoken.model import cost
 
 _CONTEXTS = (1024, 4096, 8192, 32_768, 131_072)
+_QUANTISED = (
+    "FP8 and int4 weights are expected at the shares that they reached on an H200 on 2026-12-01, int8 at FP8's; an FP8 "
+    "cache at bfloat16's, since nobody has timed one."
+)
 _TITLES = ("at once", "tokens in + out", "TTFT: floor, expected", "TPOT: floor, expected", "tok/s: ceiling, expected")
 
 
@@ -107,7 +111,7 @@ def print_speed(console: Console, table: Sequence[Row], fit: Fit) -> None:
     console.print(f"Rates: {rates.origin}.", highlight=False)
     form = fit.ask.form
     if fit.ask.device.on_gpu and (form.product is not None or form.kv == 1):
-        console.print("Nobody has timed quantised weights or caches on a GPU: expected gives them bfloat16's shares.")
+        console.print(_QUANTISED, highlight=False)
     console.print()
 
 

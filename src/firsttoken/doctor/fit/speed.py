@@ -13,17 +13,34 @@ from dataclasses import dataclass
 from firsttoken.model import cost
 from firsttoken.model.config import ModelConfig
 
-# The products of a step read the weights once. One or two rows take the matrix-vector kernel: 4.22 of 4.41 TB/s.
-_FEW_ROWS, _FEW_ROWS_READ = 2, 0.96
-_MANY_ROWS_READ = 0.69  # the library's products at 3 to 64 rows: 2.65 ms for 8.04 GB, whose floor is 1.84
+_FEW_ROWS = 2  # the most that take the matrix-vector kernel
 _ATTENTION_READ = 0.75  # of keys and values: 0.70 for one sequence of 32,768 tokens, 0.84 for 256 of 640
-_PRODUCT = 0.80  # of the arithmetic rate: 0.86 at 4096 rows, 0.71 at 256
 _ATTENTION_PRODUCT = 0.65  # causal attention of prompts: 0.60 at 4096 tokens, 0.73 at 32,768
 _LAYER = 7e-6  # seconds a layer in which its kernels wait for one another
 _REQUEST = 3e-3  # seconds of a request outside its prefill: HTTP, the tokeniser, two hops, the step under way
 # What measured ceilings were of the data sheet's on that card: 4.38 of 4.8 TB/s, 799 of 989 TFLOP/s
 SHEET_READ, SHEET_PRODUCT = 0.91, 0.81
 _CPU_READ = 0.88  # of the memory's rate, one sequence, low-bit weights: 184 of 210 tok/s on two cores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Of the rates that a step's products reach, which read the weights once. Of the product's in bfloat16."""
+
+    few_rows: float  # of the memory's rate
+    many_rows: float  # of the same, for 3 to 64 rows
+    product: float  # of the arithmetic rate
+
+
+# One row reads 4.22 of 4.41 TB/s; the library's products at 3 to 64 rows take 2.65 ms for 8.04 GB, whose floor is 1.84;
+# the arithmetic rate: 0.86 at 4096 rows, 0.71 at 256.
+DENSE = Shares(few_rows=0.96, many_rows=0.69, product=0.80)
+# From TPOT at one stream and at 64 and TTFT of 4096 tokens, which tests/doctor/fit/h200.json has.
+QUANTISED = {
+    "fp8": Shares(few_rows=0.46, many_rows=0.38, product=1.10),  # many rows multiply in FP8
+    "int4": Shares(few_rows=0.23, many_rows=0.15, product=0.73),
+}
+QUANTISED["int8"] = QUANTISED["fp8"]  # not timed: the same bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +93,7 @@ class StepTimes:
     weight_bytes: float
     kv_bytes_per_token: float
     rates: Rates
+    shares: Shares = DENSE
 
     def floor(self, load: Load) -> Speed:
         """What no server can undercut: decoding alone for TPOT and tok/s, the prompt alone for TTFT."""
@@ -120,9 +138,9 @@ class StepTimes:
 
     def _products(self, rows: int, heads: int, read: float, product: float) -> float:
         """Seconds of all products for `rows` tokens, `heads` of which get logits."""
-        share = _FEW_ROWS_READ if rows <= _FEW_ROWS else _MANY_ROWS_READ
+        share = self.shares.few_rows if rows <= _FEW_ROWS else self.shares.many_rows
         flops = rows * cost.layer_flops(self.config) + heads * cost.head_flops(self.config)
-        return max(self.weight_bytes / (read * share), flops / (product * _PRODUCT))
+        return max(self.weight_bytes / (read * share), flops / (product * self.shares.product))
 
     @property
     def _waits(self) -> float:
