@@ -110,6 +110,15 @@ def test_quant_dot_multiplies_every_kind_of_weight(kind: str, rows: int) -> None
     _check_products(kind, rows, k=256, n=n, bias=rows == 3, form="dot", bn=32, bk=bk, warps=2, stages=3)
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_quant_matvec_multiplies_every_kind_of_weight(kind: str, ahead: int) -> None:
+    n = 72 if kind == "fp8-128x128" else 21  # the pair's up rows begin in mid-block
+    k = 384 if ahead else 256  # the last of three tiles of 256 is half empty where four bits are read ahead
+    bk = 256 if ahead else 128
+    _check_products(kind, 1, k=k, n=n, bias=ahead == 1, form="matvec", bn=4 if n == 21 else 8, bk=bk, ahead=ahead)
+
+
 def test_a_tile_may_be_a_part_of_a_group_or_all_of_a_row() -> None:
     for bk in (32, 128):
         _check_products("int4-128-points", 2, k=384, n=16, form="dot", bn=16, bk=bk, warps=1, stages=2)

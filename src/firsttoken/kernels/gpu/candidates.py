@@ -14,6 +14,7 @@ DOT_ROWS = range(2, 65)  # rows that `rows_dot` is tried for
 QUANT_ROWS = 64  # the most that `quant_dot` is tried for
 _MATVEC_REGISTERS = 192  # a thread's, of 255: tiles beyond spill
 _DOT_REGISTERS = 128
+_QUANT_WORDS = 64  # of a quantised weight that a thread holds
 _SEEDS = {  # where the search begins in a form that has no launch yet
     "matvec": {"bn": 2, "bk": 512, "warps": 2, "ahead": 2},
     "dot": {"bn": 64, "bk": 128, "warps": 4, "stages": 4, "prefetch": 256, "splits": 4},
@@ -22,6 +23,7 @@ _QUANT_SEEDS = {  # by whether rows are few
     True: {"bn": 16, "bk": 128, "warps": 1, "stages": 6, "prefetch": 256, "splits": 2},
     False: {"bn": 64, "bk": 128, "warps": 4, "stages": 3, "prefetch": 256, "splits": 2},
 }
+_QUANT_MATVEC_SEED = {"bn": 4, "bk": 1024, "warps": 1, "ahead": 0}
 _BITS = {"int4": 4, "int8": 8, "fp8": 8}
 
 
@@ -45,7 +47,7 @@ class Job:
     @property
     def weight_bytes(self) -> int:
         """What it must read at least: its weight, of two bytes a value where it is dense, and without scales."""
-        bits = 16 if self.weight == DENSE else _BITS[self.weight.split("-")[0]]
+        bits = 16 if self.weight == DENSE else _bits(self.weight)
         return self.weight_rows * self.k * bits // 8
 
 
@@ -91,14 +93,20 @@ def why_impossible(product: Product) -> str | None:
     return None
 
 
+def _bits(weight: str) -> int:
+    return _BITS[weight.split("-")[0]]
+
+
 def _why_not_quantised(p: Product) -> str | None:
     if p.form == "matvec":
-        return "matvec has dense weights alone"
+        if p.rows > 1 or p.ahead not in (0, 1) or p.bk * _bits(p.weight) < 128:
+            return "a quantised matvec has one row, tiles of 16 bytes and more, and is 0 or 1 tiles ahead"
+        return None
     if p.bn < 16 * p.warps or not 1 <= p.stages <= 8:
         return "a quantised dot has 16 output features a warp and more, and 1 to 8 stages"
     if p.splits < 1 or p.bk < 32 or group_of(p.weight, p.k) % p.bk or p.k % (p.splits * p.bk):
         return "bk is 32 and more, and divides a weight's groups and a part of k"
-    row = p.k * _BITS[p.weight.split("-")[0]] // 8 // p.splits
+    row = p.k * _bits(p.weight) // 8 // p.splits
     if p.prefetch and (p.prefetch < 128 or not _power_of_two(p.prefetch) or p.prefetch > row):
         return "prefetch is 0, or a power of two from 128 bytes up that a part of k holds"
     return None
@@ -140,7 +148,12 @@ def _all(job: Job, limits: Limits) -> Iterator[Product]:
 def _quantised(job: Job, limits: Limits, pairs: int) -> Iterator[Product]:
     if job.rows > QUANT_ROWS:
         return
-    padded, bits = max(8, 1 << (job.rows - 1).bit_length()), _BITS[job.weight.split("-")[0]]
+    padded, bits = max(8, 1 << (job.rows - 1).bit_length()), _bits(job.weight)
+    if job.rows == 1:
+        for bn, size, warps, ahead in itertools.product((1, 2, 4, 8), (256, 512, 1024), (1, 2, 4), (0, 1)):
+            words, bk = bn * size // (128 * warps), size * 8 // bits  # a thread's; size is bytes
+            if bk <= job.k and words >= 4 and words * pairs * (1 + ahead) <= _QUANT_WORDS:
+                yield _of(job, "matvec", bn=bn, bk=bk, warps=warps, ahead=ahead)
     prefetches = (0, 256) if limits.dependent_launch else (0,)
     tiles = itertools.product((16, 32, 64, 128), (32, 64, 128, 256), (1, 2, 4), (3, 4, 6, 8))
     for bn, bk, warps, stages in tiles:
@@ -158,7 +171,9 @@ def _of(job: Job, form: str, **shape: int) -> Product:
 
 def _distance(product: Product, best: Mapping[str, Product]) -> float:
     """Doublings of tiles, warps and splits, and steps of the rest, between a launch and where its form stands."""
-    seed = _SEEDS[product.form] if product.weight == DENSE else _QUANT_SEEDS[product.rows <= 16]
+    seed = _SEEDS[product.form]
+    if product.weight != DENSE:
+        seed = _QUANT_SEEDS[product.rows <= 16] if product.form == "dot" else _QUANT_MATVEC_SEED
     start = best.get(product.form) or replace(product, **seed)  # type: ignore[arg-type]  # the fields that are numbers
     doublings = [
         (product.bn, start.bn),

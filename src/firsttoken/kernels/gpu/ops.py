@@ -14,10 +14,11 @@ import triton
 from torch import Tensor
 
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
-from firsttoken.kernels.gpu.launch import DENSE, Op, Product, card_name, has_dependent_launch
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, card_name, converts_fp8, has_dependent_launch
 from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
+from firsttoken.kernels.gpu.quant_matvec import quant_matvec_kernel
 from firsttoken.kernels.gpu.quant_product import form_constants, fp8_product, has_fp8_product, widened
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
 from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
@@ -189,6 +190,19 @@ def arrange(
         **overlap(pdl),
     }
     rows, tiles = len(x), triton.cdiv(launch.n, launch.bn)
+    # Bytes are put into place by instructions of the card, for the type that its matrix units multiply best
+    by_asm = x.dtype == torch.bfloat16 and (x.is_cuda or x.is_meta)
+    if isinstance(weight, QuantLinear):
+        options |= form_constants(weight)
+    if isinstance(weight, QuantLinear) and launch.form == "matvec":
+        by = 0 if not by_asm else 2 if pdl or (x.is_cuda and converts_fp8(x.device.index)) else 1
+        words = weight.data.view(torch.int32)
+        return Call(
+            quant_matvec_kernel,
+            (tiles,),
+            (x, words, *arguments[2:], eps),
+            options | {"AHEAD": launch.ahead, "BY": by},
+        )
     if launch.form == "matvec":
         return Call(matvec_kernel, (tiles,), (*arguments, eps), options | {"M": rows, "AHEAD": launch.ahead})
     padded = min(max(8 if quantised else 16, triton.next_power_of_2(rows)), _MOST_ROWS)
@@ -205,10 +219,7 @@ def arrange(
         "SPLITS": launch.splits,
         "PREFETCH": launch.prefetch if pdl else 0,
     }
-    if isinstance(weight, QuantLinear):
-        # Integers are put into place by instructions of the card, for the type that its matrix units multiply best
-        by_asm = x.dtype == torch.bfloat16 and (x.is_cuda or x.is_meta)
-        options |= form_constants(weight)
+    if quantised:
         options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm}
     kernel = quant_dot_kernel if quantised else rows_dot_kernel
     return Call(kernel, (tiles, launch.splits, blocks), (*arguments, partial, arrivals, eps, rows), options)

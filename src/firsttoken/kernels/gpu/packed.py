@@ -64,6 +64,65 @@ _ONES = """{
     mov.b32 $0, 0x3f803f80;
     mov.b32 $1, 0x3f803f80;
 }"""
+# From here on a word of four bytes becomes four float32
+_LOW4_WIDE = """{
+    .reg .b32 t, top;
+    and.b32 t, $4, 0x0f0f0f0f;
+    mov.b32 top, 0x00004300;
+    prmt.b32 $0, t, top, 0x5044;
+    prmt.b32 $1, t, top, 0x5144;
+    prmt.b32 $2, t, top, 0x5244;
+    prmt.b32 $3, t, top, 0x5344;
+}"""
+_HIGH4_WIDE = _LOW4_WIDE.replace("and.b32 t, $4,", "shr.u32 t, $4, 4;\n    and.b32 t, t,")
+_INT8_WIDE = """{
+    .reg .b32 a, b, c, d;
+    shl.b32 a, $4, 15;
+    shl.b32 b, $4, 7;
+    shr.u32 c, $4, 1;
+    shr.u32 d, $4, 9;
+    lop3.b32 $0, a, 0x007f8000, 0x43800000, 0xea;
+    lop3.b32 $1, b, 0x007f8000, 0x43800000, 0xea;
+    lop3.b32 $2, c, 0x007f8000, 0x43800000, 0xea;
+    lop3.b32 $3, d, 0x007f8000, 0x43800000, 0xea;
+}"""
+_HALVES = """
+    .reg .b16 h0, h1, h2, h3;
+    mov.b32 {h0, h1}, a;
+    mov.b32 {h2, h3}, b;
+    cvt.f32.f16 $0, h0;
+    cvt.f32.f16 $1, h1;
+    cvt.f32.f16 $2, h2;
+    cvt.f32.f16 $3, h3;
+}"""
+_FP8_WIDE = (
+    """{
+    .reg .b32 a, b, s, t, none;
+    mov.b32 none, 0;
+    prmt.b32 a, $4, none, 0x1404;
+    prmt.b32 b, $4, none, 0x3424;
+    shr.u32 s, a, 1;
+    shr.u32 t, b, 1;
+    and.b32 s, s, 0x3f803f80;
+    and.b32 t, t, 0x3f803f80;
+    lop3.b32 a, a, 0x80008000, s, 0xea;
+    lop3.b32 b, b, 0x80008000, t, 0xea;"""
+    + _HALVES
+)
+_FP8_NATIVE = (
+    """{
+    .reg .b32 a, b;
+    .reg .b16 low, high;
+    mov.b32 {low, high}, $4;
+    cvt.rn.f16x2.e4m3x2 a, low;
+    cvt.rn.f16x2.e4m3x2 b, high;"""
+    + _HALVES
+)
+_ASM_LOW4_WIDE: tl.constexpr = tl.constexpr(_LOW4_WIDE)
+_ASM_HIGH4_WIDE: tl.constexpr = tl.constexpr(_HIGH4_WIDE)
+_ASM_INT8_WIDE: tl.constexpr = tl.constexpr(_INT8_WIDE)
+_ASM_FP8_WIDE: tl.constexpr = tl.constexpr(_FP8_WIDE)
+_ASM_FP8_NATIVE: tl.constexpr = tl.constexpr(_FP8_NATIVE)
 _ASM_ONES: tl.constexpr = tl.constexpr(_ONES)
 _ASM_LOW4: tl.constexpr = tl.constexpr(_LOW4)
 _ASM_HIGH4: tl.constexpr = tl.constexpr(_HIGH4)
@@ -132,3 +191,61 @@ def ones(tile, ASM: tl.constexpr, DTYPE: tl.constexpr):
         return tl.inline_asm_elementwise(_ASM_ONES, "=r,=r,r", [tile], dtype=tl.bfloat16, is_pure=True, pack=4)
     else:
         return (tile & 0).to(DTYPE) + 1
+
+
+@triton.constexpr_function
+def above(form, zero, by):
+    """What `four` of an integer are above it, and above zero where it has no zero point or offset."""
+    return (0.0 if by == 0 else 256.0 if form == 2 else 128.0) + (0.0 if zero else 8.0 if form == 1 else 128.0)
+
+
+@triton.constexpr_function
+def factor(form, by):
+    """What `four` of E4M3 are to be multiplied with."""
+    return 256.0 if form == 3 and by == 1 else 1.0
+
+
+@triton.jit
+def four(words, HIGH: tl.constexpr, FORM: tl.constexpr, BY: tl.constexpr):
+    """The four bytes of each word in float32, see `above` and `factor`; of 4 bits the low or the high halves.
+
+    BY is 0 for arithmetic, as the interpreter has; 1 where bits are moved; 2 where the card converts E4M3 itself.
+    """
+    if BY == 0:
+        return (
+            _one(words, HIGH, FORM),
+            _one(words >> 8, HIGH, FORM),
+            _one(words >> 16, HIGH, FORM),
+            _one(words >> 24, HIGH, FORM),
+        )
+    else:
+        if FORM == 2:
+            code: tl.constexpr = _ASM_INT8_WIDE
+        elif FORM == 3:
+            code: tl.constexpr = _ASM_FP8_NATIVE if BY == 2 else _ASM_FP8_WIDE
+        elif HIGH:
+            code: tl.constexpr = _ASM_HIGH4_WIDE
+        else:
+            code: tl.constexpr = _ASM_LOW4_WIDE
+        return tl.inline_asm_elementwise(
+            code,
+            "=r,=r,=r,=r,r",
+            [words],
+            dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+            is_pure=True,
+            pack=1,
+        )
+
+
+@triton.jit
+def _one(words, HIGH: tl.constexpr, FORM: tl.constexpr):
+    """The lowest byte of each word in float32."""
+    if FORM == 3:
+        half = ((words & 0x80) << 8) | ((words & 0x7F) << 7)  # float16, 2^-8 of the value
+        return half.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32) * 256.0
+    elif FORM == 2:
+        return (words & 255).to(tl.float32)
+    elif HIGH:
+        return ((words >> 4) & 15).to(tl.float32)
+    else:
+        return (words & 15).to(tl.float32)
