@@ -41,9 +41,12 @@ class Confirmed:
     slo_baseline: float  # share of the baseline's
 
 
-def confirm(lab: Lab, config: Config, *, least: float, alpha: float, reserve: float) -> Confirmed:
-    """Measures blocks until every claim is settled, the looks are over, or only `reserve` seconds are left."""
-    sides = _sides(config)
+def confirm(lab: Lab, config: Config, shown: Sequence[Arm], *, least: float, alpha: float, reserve: float) -> Confirmed:
+    """Measures blocks until every claim is settled, the looks are over, or only `reserve` seconds are left.
+
+    `shown`: arms of which it is measured what each adds.
+    """
+    sides = _sides(config, shown)
     most = min(int((lab.left - reserve) / lab.seconds_of([config, *sides.values()])), MOST_BLOCKS)
     looks = looks_for(most)
     done: list[dict[Config, Run]] = []
@@ -72,9 +75,7 @@ def confirm(lab: Lab, config: Config, *, least: float, alpha: float, reserve: fl
         overall=claims.get(None),
         knobs={arm: claim for arm, claim in claims.items() if arm is not None},
         without={
-            arm: estimate(gains)
-            for arm in in_order(config)
-            if (gains := _gains(lab, done, config - {arm})) and len(config) > 1
+            arm: estimate(gains) for arm in shown if (gains := _gains(lab, done, config - {arm})) and len(config) > 1
         },
         blocks=len(done),
         slo_share=wilson_low(met, of),
@@ -82,9 +83,9 @@ def confirm(lab: Lab, config: Config, *, least: float, alpha: float, reserve: fl
     )
 
 
-def least_seconds(lab: Lab, config: Config) -> float:
-    """What it takes at least to claim anything of a config and each of its arms, and then to measure it afresh."""
-    blocks = MINIMUM_PAIRS * lab.seconds_of([config, *_sides(config).values()])
+def least_seconds(lab: Lab, config: Config, shown: Sequence[Arm]) -> float:
+    """What it takes at least to claim anything of a config and of arms of it, and then to measure it afresh."""
+    blocks = MINIMUM_PAIRS * lab.seconds_of([config, *_sides(config, shown).values()])
     return blocks + LEAST_FRESH_PAIRS * lab.seconds_of([BASELINE, config])
 
 
@@ -93,10 +94,10 @@ def _gains(lab: Lab, done: Sequence[dict[Config, Run]], config: Config) -> list[
     return [lab.gain(block[BASELINE], block[config]) for block in done if BASELINE in block and config in block]
 
 
-def _sides(config: Config) -> dict[Arm | None, Config]:
+def _sides(config: Config, shown: Sequence[Arm]) -> dict[Arm | None, Config]:
     """What each claim compares the config with; None is the claim of the whole."""
     sides: dict[Arm | None, Config] = {None: BASELINE}
-    return sides | {arm: config - {arm} for arm in in_order(config)}
+    return sides | {arm: config - {arm} for arm in shown}
 
 
 def _look(
@@ -140,8 +141,8 @@ def _slo(done: Sequence[dict[Config, Run]], config: Config) -> tuple[int, int]:
 
 
 def weakest(found: Confirmed) -> Arm:
-    """The arm that adds least to the config."""
-    return min(in_order(found.config), key=lambda arm: found.knobs[arm].found.gain if arm in found.knobs else -math.inf)
+    """The arm that adds least to the config, of those of which that was measured."""
+    return min(in_order(found.knobs), key=lambda arm: found.knobs[arm].found.gain)
 
 
 def sentence(found: Confirmed) -> str:

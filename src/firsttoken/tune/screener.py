@@ -159,7 +159,7 @@ class Screener:
             return False
         plain = {arm: one.gain for arm, one in lean(self._measured, self.arms).items() if one.low > self._margin}
         best = sorted(best_of_each(plain), key=lambda arm: -plain[arm])[:FINALISTS]
-        if not best or self._lab.left - 2 * self._lab.run_seconds >= least_seconds(self._lab, frozenset(best)):
+        if not best or self._lab.left - 2 * self._lab.run_seconds >= least_seconds(self._lab, frozenset(best), best):
             return False
         self._lab.tell(Said(f"Screening ends: the time that is left is for {named(frozenset(best))}"))
         return True

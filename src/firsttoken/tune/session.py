@@ -115,7 +115,7 @@ class Session:
             lab.tell(Said(f"{arm.label} may help: {found.arms[arm].gain:+.1%} in screening"))
         if not hopeful:
             return BASELINE, _NONE_BETTER
-        finalists = self._good_finalists(hopeful, found)
+        finalists = self._good_finalists(hopeful, found, least)
         if not hopeful:
             return BASELINE, _NO_QUALITY
         if not finalists:
@@ -129,14 +129,14 @@ class Session:
             if combinations(values) > 1:
                 lab.tell(Stage("search", f"{combinations(values)} combinations of {len(knobs)} knobs"))
                 config = search(lab, values, config, pairs, self._seed)
-        return self._confirmed(config, least)
+        return self._confirmed(config, found, least)
 
-    def _good_finalists(self, hopeful: list[Arm], found: Screening) -> list[Arm]:
+    def _good_finalists(self, hopeful: list[Arm], found: Screening, least: float) -> list[Arm]:
         """Those whose answers are as good; others leave `hopeful`. The gate takes time, so no other is sent there."""
         while True:
             best = best_of_each({arm: found.arms[arm].gain for arm in hopeful})
             order = sorted(best, key=lambda arm: -found.arms[arm].gain)
-            finalists = self._finalists(order, found)
+            finalists = self._finalists(order, found, least)
             self._unconfirmed = [arm for arm in order if arm not in finalists]
             asked = len(self._quality)
             bad = [arm for arm in finalists if not self._is_good(frozenset({arm}))]
@@ -145,21 +145,39 @@ class Session:
             for arm in bad:
                 hopeful.remove(arm)
 
-    def _finalists(self, order: Sequence[Arm], found: Screening) -> list[Arm]:
+    def _finalists(self, order: Sequence[Arm], found: Screening, least: float) -> list[Arm]:
         """The best arms, as many as can be confirmed together in the time that is left.
 
         Where it is too short for a second round, an arm that falls would cost the others' claims: then those alone go
         on that are likely to gain.
         """
         chosen = list(order[:FINALISTS])
-        if chosen and 2 * least_seconds(self._lab, frozenset(chosen)) > self._lab.left:
+        if chosen and 2 * least_seconds(self._lab, frozenset(chosen), chosen) > self._lab.left:
             sure = [arm for arm in order if found.arms[arm].gain > found.arms[arm].half(_UNSURE)]
             chosen = (sure or list(order))[:FINALISTS]
-        while chosen and least_seconds(self._lab, frozenset(chosen)) > self._lab.left:
+        while chosen and self._to_show(frozenset(chosen), found, least) is None:
             chosen.pop()
         return chosen
 
-    def _confirmed(self, config: Config, least: float) -> tuple[Config, Words]:
+    def _to_show(self, config: Config, found: Screening, least: float) -> list[Arm] | None:
+        """Arms of which a confirmation has the time to show what each adds: all of them, where that can be.
+
+        Where not, those whose interval in screening lies above zero may go with the others, the surest first; the whole
+        is confirmed all the same. None where there is not even the time for that.
+        """
+        shown = in_order(config)
+        while least_seconds(self._lab, config, shown) > self._lab.left:
+            sure = [
+                arm
+                for arm in shown
+                if (one := found.arms.get(arm)) and one.gain >= least and one.p <= one.level and len(config) > 1
+            ]
+            if not sure:
+                return None
+            shown.remove(min(sure, key=lambda arm: found.arms[arm].p))
+        return shown
+
+    def _confirmed(self, config: Config, screened: Screening, least: float) -> tuple[Config, Words]:
         """Rounds of blocks, in each of which the weakest arm falls, until every arm of the config helps."""
         lab, alpha = self._lab, self._alpha
         while config:
@@ -167,13 +185,14 @@ class Session:
             if several and not self._is_good(config):
                 config -= {max(in_order(config), key=lambda arm: self._candidates[arm].numerics)}
                 continue
-            needed, pair = least_seconds(lab, config), lab.seconds_of([BASELINE, config])
-            if needed > lab.left:
+            shown = self._to_show(config, screened, least)
+            if shown is None:
                 return self._as_a_whole(least, alpha)
             lab.tell(Stage("confirmation", named(config)))
-            more = _FRESH_PAIRS - LEAST_FRESH_PAIRS
-            fresh = _FRESH_PAIRS if needed + more * pair <= lab.left else LEAST_FRESH_PAIRS
-            found = confirm(lab, config, least=least, alpha=alpha * _ROUND, reserve=fresh * pair)
+            pair = lab.seconds_of([BASELINE, config])
+            room = lab.left - least_seconds(lab, config, shown)
+            fresh = _FRESH_PAIRS if room >= (_FRESH_PAIRS - LEAST_FRESH_PAIRS) * pair else LEAST_FRESH_PAIRS
+            found = confirm(lab, config, shown, least=least, alpha=alpha * _ROUND, reserve=fresh * pair)
             alpha *= 1 - _ROUND
             self._rounds.append(found)
             lab.tell(Said(sentence(found)))
@@ -181,8 +200,10 @@ class Session:
                 return BASELINE, _TOO_SHORT
             if all(claim.verdict == "helps" for claim in found.knobs.values()) and found.overall.verdict == "helps":
                 refused = self._misses_slo(found)
-                return (BASELINE, refused) if refused else (config, same(""))
-            if found.overall.found.low <= 0 or len(config) == 1:
+                if refused:
+                    return BASELINE, refused
+                return config, same("") if len(shown) == len(config) else _AS_A_WHOLE
+            if found.overall.found.low <= 0 or len(config) == 1 or not found.knobs:
                 return BASELINE, _NOT_CONFIRMED
             config -= {weakest(found)}
         return BASELINE, _NO_QUALITY
@@ -194,15 +215,15 @@ class Session:
         left of alpha is shared out over all that might have fallen.
         """
         last = self._rounds[-1] if self._rounds else None
-        if last is None or last.overall is None or len(last.config) < 2 or self._misses_slo(last):
-            return BASELINE, _TOO_SHORT
+        if last is None or last.overall is None or len(last.config) < 2 or not last.knobs or self._slo_share:
+            return BASELINE, _TOO_SHORT  # with limits too: how often the rest keeps them was not counted
         weak = weakest(last)
         kept = last.config - {weak}
         one = replace(last.without[weak], level=alpha / len(last.config)) if weak in last.without else None
         rest = [last.knobs[arm] for arm in in_order(kept) if arm in last.knobs]
         if one is None or verdict(one, least, self._margin) != "helps" or any(c.found.gain < least for c in rest):
             return BASELINE, _TOO_SHORT
-        if all(claim.verdict == "helps" for claim in rest):
+        if len(rest) == len(kept) and all(claim.verdict == "helps" for claim in rest):
             return kept, same("")
         return kept, _AS_A_WHOLE
 
