@@ -166,9 +166,15 @@ def seconds(settings: Settings) -> float:
 
 
 def quarter_hour(
-    seed: int, effect: Effect = bad_baseline, tell: Callable[[Event], None] = lambda event: None
+    seed: int,
+    effect: Effect = bad_baseline,
+    *,
+    slower: float = 1.0,
+    tell: Callable[[Event], None] = lambda event: None,
 ) -> Outcome:
-    return session(SLOW_MACHINE, effect, seed, hours=0.245, seconds=seconds, noisier=4.0, tell=tell)
+    return session(
+        SLOW_MACHINE, effect, seed, hours=0.245, seconds=lambda s: slower * seconds(s), noisier=4.0, tell=tell
+    )
 
 
 def test_a_bad_baseline_is_found_bad_in_a_quarter_of_an_hour_though_runs_are_slow_and_noisy() -> None:
@@ -180,6 +186,31 @@ def test_a_bad_baseline_is_found_bad_in_a_quarter_of_an_hour_though_runs_are_slo
         assert outcome.fresh is not None
         assert outcome.fresh.gain == pytest.approx(1.76, abs=0.3)
         assert max(event.spent for event in events if isinstance(event, Tried)) < 1.05 * 0.245 * 3600
+
+
+def test_without_the_time_to_show_each_setting_what_screening_is_sure_of_is_confirmed_as_a_whole() -> None:
+    outcome = quarter_hour(6000, slower=1.7)
+    assert {arm.knob for arm in outcome.kept} == {"budget", "cache", "threads"}
+    assert {arm.knob for arm in outcome.confirmed} == {"budget", "threads"}  # the least sure two
+    assert outcome.why.en.startswith("The settings are confirmed together")
+
+
+def test_a_setting_that_adds_nothing_does_not_cost_the_others_though_the_time_is_short() -> None:
+    def effect(settings: Settings) -> float:
+        either = "budget" in settings or "threads" in settings  # so neither adds to the other
+        return 0.7 * either + 0.84 * ("cache" in settings)
+
+    outcome = quarter_hour(6200, effect)
+    assert len(outcome.rounds[0].config) == 3
+    assert {arm.knob for arm in outcome.kept} in ({"budget", "cache"}, {"threads", "cache"})
+
+
+def test_what_a_last_round_says_of_the_config_without_its_weakest_setting_is_used() -> None:
+    outcome = session(SLOW_MACHINE, bad_baseline, 6003, hours=0.245, seconds=seconds, noisier=6.0)
+    assert len(outcome.rounds) == 1
+    assert len(outcome.rounds[0].config) == 4
+    assert {arm.knob for arm in outcome.kept} == {"budget", "cache", "threads"}
+    assert outcome.why.en == ""
 
 
 def test_a_value_that_plainly_costs_and_is_slow_is_soon_left_and_said_to_hurt() -> None:

@@ -186,8 +186,10 @@ class Session:
                 config -= {max(in_order(config), key=lambda arm: self._candidates[arm].numerics)}
                 continue
             shown = self._to_show(config, screened, least)
-            if shown is None:
-                return self._as_a_whole(least, alpha)
+            if shown is None or len(shown) < len(config):
+                whole, why = self._as_a_whole(least, alpha * (1 - _ROUND))
+                if whole or shown is None:
+                    return whole, why
             lab.tell(Stage("confirmation", named(config)))
             pair = lab.seconds_of([BASELINE, config])
             room = lab.left - least_seconds(lab, config, shown)
@@ -211,8 +213,8 @@ class Session:
     def _as_a_whole(self, least: float, alpha: float) -> tuple[Config, Words]:
         """Where no time is left for another round: the last one's config without its weakest arm, as a whole.
 
-        It ran beside the baseline in each of that round's blocks. Which arm falls was seen in the same data, so what is
-        left of alpha is shared out over all that might have fallen.
+        It ran beside the baseline in each of that round's blocks. Which arm falls was seen in the same data, so `alpha`
+        is shared out over all that might have fallen.
         """
         last = self._rounds[-1] if self._rounds else None
         if last is None or last.overall is None or len(last.config) < 2 or not last.knobs or self._slo_share:
@@ -274,7 +276,7 @@ _NOT_CONFIRMED = Words(
     "What looked better in screening was not confirmed on fresh launches.",
     "筛选中看起来更好的取值，没有在全新启动上得到确认。",
 )
-_NO_QUALITY = Words("No combination kept the answers' quality.", "没有任何组合能保持回答质量。")
+_NO_QUALITY = Words("What looked better does not keep the answers' quality.", "看起来更好的取值不能保持回答质量。")
 _AS_A_WHOLE = Words(
     "The settings are confirmed together; the time was too short to show each of them by itself.",
     "这些设置作为一个整体得到确认；时间不足以逐项单独证明。",

@@ -46,9 +46,13 @@ def answer(tuned: Tuned) -> Words:
                 f"尚无定论：这次会话还不能排除明显的提升{room.zh}。{tuned.why_zh}"
                 "请给更长的 --budget，或换更安静的机器。",
             )
+        most = (
+            Words(f" At most {left} may be left in any one value.", f"任何单个取值最多还可能有 {left} 的提升。")
+            if tuned.best_left > 0
+            else same("")
+        )
         return Words(
-            f"Keep your settings: nothing that was tried is shown to be better. At most {left} may be left in any one "
-            f"value. {tuned.why}",
-            f"保持现有设置：没有哪个尝试过的取值被证明更好。任何单个取值最多还可能有 {left} 的提升。{tuned.why_zh}",
+            f"Keep your settings: nothing that was tried is shown to be better.{most.en} {tuned.why}",
+            f"保持现有设置：没有哪个尝试过的取值被证明更好。{most.zh}{tuned.why_zh}",
         )
     return Words("Nothing could be tried here.", "这里没有可以尝试的设置。")
