@@ -102,6 +102,19 @@ def test_a_value_that_never_starts_is_a_constraint_and_the_session_goes_on() -> 
     assert outcome.kept == {BLOCK}
 
 
+def test_a_winner_that_fails_when_it_is_launched_again_is_not_kept() -> None:
+    launches = 0
+
+    def fails(settings: Settings) -> str:
+        nonlocal launches
+        launches += 1
+        return "it died" if "block" in settings and launches > 22 else ""  # 22: noise and screening
+
+    outcome = session([Candidate(BLOCK)], lambda s: 0.1 * ("block" in s), 13, fails=fails)
+    assert outcome.kept == frozenset()
+    assert outcome.why.en == "What looked better failed when it was launched again."
+
+
 def test_two_values_that_fail_only_together_are_not_tried_together_again() -> None:
     tried: list[Settings] = []
 

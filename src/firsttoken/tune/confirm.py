@@ -67,7 +67,9 @@ def confirm(lab: Lab, config: Config, shown: Sequence[Arm], *, least: float, alp
     for arm in in_order(config):
         if arm in claims:
             claim = claims[arm]
-            lab.tell(Said(f"{arm.label}: {claim.verdict}, {claim.found.gain:+.1%} after {len(done)} blocks"))
+            lab.tell(
+                Said(f"{arm.label}: {claim.verdict}, {math.expm1(claim.found.gain):+.1%} after {len(done)} blocks")
+            )
     met, of = _slo(done, config)
     baseline_met, baseline_of = _slo(done, BASELINE)
     return Confirmed(
@@ -147,5 +149,7 @@ def weakest(found: Confirmed) -> Arm:
 
 def sentence(found: Confirmed) -> str:
     """What a round of blocks said."""
-    gain = f"{math.expm1(found.overall.found.gain):+.1%}" if found.overall else "not measured"
-    return f"{named(found.config)}: {gain} over the baseline in {found.blocks} blocks"
+    if found.overall is None:
+        return f"{named(found.config)}: nothing can be said, since no block of runs was whole"
+    gain = math.expm1(found.overall.found.gain)
+    return f"{named(found.config)}: {gain:+.1%} over the baseline in {found.blocks} blocks"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -112,7 +113,7 @@ class Session:
         lab = self._lab
         hopeful = [arm for arm, one in found.arms.items() if _may_help(one, least)]
         for arm in hopeful:
-            lab.tell(Said(f"{arm.label} may help: {found.arms[arm].gain:+.1%} in screening"))
+            lab.tell(Said(f"{arm.label} may help: {math.expm1(found.arms[arm].gain):+.1%} in screening"))
         if not hopeful:
             return BASELINE, _NONE_BETTER
         finalists = self._good_finalists(hopeful, found, least)
@@ -199,7 +200,7 @@ class Session:
             self._rounds.append(found)
             lab.tell(Said(sentence(found)))
             if found.overall is None:
-                return BASELINE, _TOO_SHORT
+                return BASELINE, _FAILED if config in lab.failed else _TOO_SHORT
             if all(claim.verdict == "helps" for claim in found.knobs.values()) and found.overall.verdict == "helps":
                 refused = self._misses_slo(found)
                 if refused:
@@ -272,6 +273,7 @@ _NONE_BETTER = Words(
     "No value of a knob looked better than the baseline in screening.", "筛选中没有任何取值看起来比基线更好。"
 )
 _TOO_SHORT = Words("The time was too short to confirm what looked better.", "时间不足以确认那些看起来更好的取值。")
+_FAILED = Words("What looked better failed when it was launched again.", "看起来更好的组合在再次启动时失败了。")
 _NOT_CONFIRMED = Words(
     "What looked better in screening was not confirmed on fresh launches.",
     "筛选中看起来更好的取值，没有在全新启动上得到确认。",
