@@ -218,6 +218,13 @@ def test_a_setting_that_adds_nothing_does_not_cost_the_others_though_the_time_is
     assert {arm.knob for arm in outcome.kept} in ({"budget", "cache"}, {"threads", "cache"})
 
 
+def test_in_much_noise_what_helps_as_a_whole_is_kept_though_not_each_setting_could_be_shown() -> None:
+    outcome = session(SLOW_MACHINE, bad_baseline, 6001, hours=0.245, seconds=seconds, noisier=12.0)
+    assert {arm.knob for arm in outcome.kept} == {"budget", "cache", "threads"}
+    assert {claim.verdict for claim in outcome.confirmed.values()} == {"helps", "undecided"}
+    assert outcome.why.en.startswith("The settings are confirmed together")
+
+
 def test_what_a_last_round_says_of_the_config_without_its_weakest_setting_is_used() -> None:
     outcome = session(SLOW_MACHINE, bad_baseline, 6003, hours=0.245, seconds=seconds, noisier=6.0)
     assert len(outcome.rounds) == 1

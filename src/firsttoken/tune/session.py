@@ -212,23 +212,30 @@ class Session:
         return BASELINE, _NO_QUALITY
 
     def _as_a_whole(self, least: float, alpha: float) -> tuple[Config, Words]:
-        """Where no time is left for another round: the last one's config without its weakest arm, as a whole.
+        """What the last round lets be kept where no time is left for another: its config, or all but its weakest arm.
 
-        It ran beside the baseline in each of that round's blocks. Which arm falls was seen in the same data, so `alpha`
-        is shared out over all that might have fallen.
+        Both ran beside the baseline in each block. Which arm falls was seen in the same data, so `alpha` is shared out
+        over all that might have fallen. Best is a rest of which each arm was shown to help; else what helps as a whole
+        may be kept, if no arm of it looks idle.
         """
         last = self._rounds[-1] if self._rounds else None
-        if last is None or last.overall is None or len(last.config) < 2 or not last.knobs or self._slo_share:
-            return BASELINE, _TOO_SHORT  # with limits too: how often the rest keeps them was not counted
-        weak = weakest(last)
-        kept = last.config - {weak}
-        one = replace(last.without[weak], level=alpha / len(last.config)) if weak in last.without else None
-        rest = [last.knobs[arm] for arm in in_order(kept) if arm in last.knobs]
-        if one is None or verdict(one, least, self._margin) != "helps" or any(c.found.gain < least for c in rest):
+        if last is None or last.overall is None or not last.knobs:
             return BASELINE, _TOO_SHORT
-        if len(rest) == len(kept) and all(claim.verdict == "helps" for claim in rest):
-            return kept, same("")
-        return kept, _AS_A_WHOLE
+        weak = weakest(last)
+        rest = last.config - {weak}
+        others = [last.knobs[arm] for arm in in_order(rest) if arm in last.knobs]
+        one = replace(last.without[weak], level=alpha / len(last.config)) if weak in last.without else None
+        rest_helps = one is not None and verdict(one, least, self._margin) == "helps"
+        # How often the rest keeps the limits was not counted, and its answers were not looked at as a whole.
+        rest_helps = rest_helps and not self._slo_share and sum(self._candidates[arm].numerics for arm in rest) < 2
+        if rest_helps and len(others) == len(rest) and all(claim.verdict == "helps" for claim in others):
+            return rest, same("")
+        busy = last.knobs[weak].found.gain >= self._margin
+        if busy and last.overall.verdict == "helps" and self._misses_slo(last) is None:
+            return last.config, _AS_A_WHOLE
+        if rest_helps and all(claim.found.gain >= self._margin for claim in others):
+            return rest, _AS_A_WHOLE
+        return BASELINE, _TOO_SHORT
 
     def _misses_slo(self, found: Confirmed) -> Words | None:
         """Why the limits rule a config out; None where they do not."""
