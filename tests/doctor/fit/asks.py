@@ -6,7 +6,7 @@ from typing import Any
 
 from firsttoken.doctor.fit.ask import Ask
 from firsttoken.doctor.fit.devices import sheet_device
-from firsttoken.doctor.fit.form import on_gpu
+from firsttoken.doctor.fit.form import Form, on_gpu, with_kv
 from firsttoken.machine.cards import find_card
 from firsttoken.model.config import parse_config
 from tests.qwen3_4b import CONFIG
@@ -19,3 +19,8 @@ def ask_about(card: str, **fields: Any) -> Ask:
     """An ask about the 4B model in bfloat16 on a card."""
     device = sheet_device(find_card(card), 0.9)
     return Ask(**{"model": "Qwen3-4B", "config": QWEN3_4B, "device": device, "form": BF16, **fields})
+
+
+def form_of(row: dict[str, Any]) -> Form:
+    """The form of a measured row: `form` is its --quantization, `kv` its --kv-cache-dtype."""
+    return with_kv(on_gpu("auto", row.get("form", "auto"), QWEN3_4B, (9, 0)), row.get("kv", "auto"))

@@ -3,15 +3,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from firsttoken.doctor.fit.ask import Device, fit, longest_context
-from firsttoken.doctor.fit.devices import cpu_device, local_device, memory_device
+from firsttoken.doctor.fit.devices import cpu_device, local_device, memory_device, sheet_device
 from firsttoken.doctor.fit.form import fewer_bits, on_cpu, on_gpu, with_kv
 from firsttoken.engine.device import Placement
 from firsttoken.errors import ConfigError, OutOfMemory
+from firsttoken.machine.cards import find_card
 from firsttoken.machine.ceilings import MemoryCeiling
 from firsttoken.machine.gpu import Gpu
 from firsttoken.machine.gpu_ceilings import Ceilings
@@ -19,7 +21,7 @@ from firsttoken.machine.host import Host
 from firsttoken.model.cost import weight_bytes
 from firsttoken.model.memory_plan import GIB
 from firsttoken.model.quantization import Quantization
-from tests.doctor.fit.asks import BF16, QWEN3_4B, ask_about
+from tests.doctor.fit.asks import BF16, QWEN3_4B, ask_about, form_of
 
 H200 = json.loads(Path(__file__).with_name("h200.json").read_text())
 
@@ -35,6 +37,23 @@ def test_all_the_memory_is_what_the_driver_counted(run: dict[str, int]) -> None:
     plan = fit(ask_about("H200", context=40_960, max_num_seqs=256)).plan
     used = plan.weight_bytes + plan.activation_bytes + plan.runtime_bytes + plan.kv_bytes
     assert used == pytest.approx(run["most"] - run["idle"], rel=0.05)
+
+
+@pytest.mark.parametrize("setting", H200["settings"], ids=lambda setting: setting["name"])
+def test_three_settings_took_the_blocks_and_the_memory_that_were_planned(setting: dict[str, Any]) -> None:
+    device = sheet_device(find_card("H200"), setting["utilization"], H200["memory_total"])
+    plan = fit(
+        ask_about(
+            "H200",
+            device=device,
+            form=form_of(setting),
+            context=setting["context"],
+            max_num_seqs=setting["seqs"],
+        )
+    ).plan
+    assert plan.num_blocks == pytest.approx(setting["kv_blocks"], rel=0.05)
+    used = plan.weight_bytes + plan.activation_bytes + plan.runtime_bytes + plan.kv_bytes
+    assert used == pytest.approx(setting["memory_gib"] * GIB, rel=0.05)
 
 
 def test_how_many_sequences_fit_is_counted_in_whole_blocks() -> None:

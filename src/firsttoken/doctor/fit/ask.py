@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 
 from firsttoken.doctor.fit.form import Flags, Form
-from firsttoken.doctor.fit.speed import DENSE, QUANTISED, Rates, StepTimes
+from firsttoken.doctor.fit.speed import DENSE, KV_READ, KV_READ_FP8, QUANTISED, Rates, StepTimes
 from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.memory_plan import Demand, DeviceMemory, MemoryPlan, batch_limits, plan_memory
@@ -120,6 +120,7 @@ class Fit:
             kv_bytes_per_token=ask.form.kv_per_token(ask.config),
             rates=ask.device.rates,
             shares=QUANTISED.get(ask.form.packed, DENSE),
+            kv_read=KV_READ_FP8 if ask.form.kv == 1 else KV_READ,
         )
 
 

@@ -18,8 +18,8 @@ from firsttoken.model import cost
 
 _CONTEXTS = (1024, 4096, 8192, 32_768, 131_072)
 _QUANTISED = (
-    "FP8 and int4 weights are expected at the shares that they reached on an H200 on 2026-12-01, int8 at FP8's; an FP8 "
-    "cache at bfloat16's, since nobody has timed one."
+    "FP8 and int4 weights and an FP8 cache are expected at the shares that they reached on an H200 on 2026-12-01; int8 "
+    "weights, which nobody has timed, at FP8's."
 )
 _TITLES = ("at once", "tokens in + out", "TTFT: floor, expected", "TPOT: floor, expected", "tok/s: ceiling, expected")
 

@@ -14,10 +14,15 @@ from firsttoken.model import cost
 from firsttoken.model.config import ModelConfig
 
 _FEW_ROWS = 2  # the most that take the matrix-vector kernel
-_ATTENTION_READ = 0.75  # of keys and values: 0.70 for one sequence of 32,768 tokens, 0.84 for 256 of 640
+# Of the memory's rate, where attention reads keys and values of two bytes: 0.70 for one sequence of 32,768 tokens,
+# 0.84 for 256 of 640. Of one byte, whose time hangs more on their number than on their bytes: TPOT after 32,768 tokens.
+KV_READ, KV_READ_FP8 = 0.75, 0.40
 _ATTENTION_PRODUCT = 0.65  # causal attention of prompts: 0.60 at 4096 tokens, 0.73 at 32,768
 _LAYER = 7e-6  # seconds a layer in which its kernels wait for one another
 _REQUEST = 3e-3  # seconds of a request outside its prefill: HTTP, the tokeniser, two hops, the step under way
+# Seconds between two prompts of which neither holds the other's stream up a second time: three steps of serve's
+# --max-step-ms, in which an end is sampled, collected and answered by the next question.
+_TOGETHER = 3 * 0.055
 # What measured ceilings were of the data sheet's on that card: 4.38 of 4.8 TB/s, 799 of 989 TFLOP/s
 SHEET_READ, SHEET_PRODUCT = 0.91, 0.81
 _CPU_READ = 0.88  # of the memory's rate, one sequence, low-bit weights: 184 of 210 tok/s on two cores
@@ -35,10 +40,11 @@ class Shares:
 # One row reads 4.22 of 4.41 TB/s; the library's products at 3 to 64 rows take 2.65 ms for 8.04 GB, whose floor is 1.84;
 # the arithmetic rate: 0.86 at 4096 rows, 0.71 at 256.
 DENSE = Shares(few_rows=0.96, many_rows=0.69, product=0.80)
-# From TPOT at one stream and at 64 and TTFT of 4096 tokens, which tests/doctor/fit/h200.json has.
+# From TPOT at one stream, the least TPOT among 64 (5.23 and 6.33 ms: no prompt came between) and TTFT of 4096 tokens;
+# tests/doctor/fit/h200.json has the rest.
 QUANTISED = {
-    "fp8": Shares(few_rows=0.50, many_rows=0.38, product=1.0),  # many rows multiply in FP8
-    "int4": Shares(few_rows=0.28, many_rows=0.16, product=0.74),
+    "fp8": Shares(few_rows=0.60, many_rows=0.34, product=1.0),  # prompts multiply in FP8
+    "int4": Shares(few_rows=0.36, many_rows=0.15, product=0.74),
 }
 QUANTISED["int8"] = QUANTISED["fp8"]  # not timed: the same bytes
 
@@ -94,6 +100,7 @@ class StepTimes:
     kv_bytes_per_token: float
     rates: Rates
     shares: Shares = DENSE
+    kv_read: float = KV_READ
 
     def floor(self, load: Load) -> Speed:
         """What no server can undercut: decoding alone for TPOT and tok/s, the prompt alone for TTFT."""
@@ -108,16 +115,17 @@ class StepTimes:
         return Speed(ttft, step, load.streams / step)
 
     def predict(self, load: Load) -> Speed:
-        """What firsttoken's client sees. The prompts of the other streams are computed between a stream's tokens."""
+        """What firsttoken's client sees in the middle of its streams, when the prompts of others hold it up."""
         if self.rates.kind == "cpu":
             return self._predict_cpu(load)
         read, product = self.rates.reachable_read, self.rates.reachable_product
         if read is None or product is None:
             return Speed(None, None, None)
         prefill = self._prefill(load.prompt, read, product)
-        tpot = self._decode(load, read, product) + (load.streams - 1) / load.output * prefill
-        ttft = _REQUEST + prefill
-        return Speed(ttft, tpot, load.streams * load.output / (ttft + (load.output - 1) * tpot))
+        decode, gaps = self._decode(load, read, product), max(1, load.output - 1)
+        tpot = decode + _prompts_between(load.streams, prefill) * prefill / gaps
+        round_trip = _REQUEST + load.streams * prefill + (load.output - 1) * decode  # in which each stream answers once
+        return Speed(_REQUEST + prefill, tpot, load.streams * load.output / round_trip)
 
     def first_tokens_at_once(self, load: Load) -> float | None:
         """Seconds to the first token, on average over the streams, should all of them ask in the same moment."""
@@ -128,7 +136,7 @@ class StepTimes:
 
     def _decode(self, load: Load, read: float, product: float) -> float:
         """Seconds of a step that decodes every stream."""
-        attended = load.streams * load.context * self.kv_bytes_per_token / (read * _ATTENTION_READ)
+        attended = load.streams * load.context * self.kv_bytes_per_token / (read * self.kv_read)
         return self._products(load.streams, load.streams, read, product) + attended + self._waits
 
     def _prefill(self, tokens: int, read: float, product: float) -> float:
@@ -152,3 +160,13 @@ class StepTimes:
             return Speed(None, None, None)
         tpot = (self.weight_bytes + load.context * self.kv_bytes_per_token) / (self.rates.read * _CPU_READ)
         return Speed(None, tpot, None)
+
+
+def _prompts_between(streams: int, prefill: float) -> float:
+    """How many prompts, of `prefill` seconds each, are computed between a middle stream's first and last token.
+
+    Clients that began at once stay in step: a stream waits for the prompts computed behind its own, on average half of
+    them, and has ended before those ahead of it ask again. Where all prompts take longer than that, it waits for these
+    too.
+    """
+    return max((streams - 1) / 2, min(streams - 1, streams - _TOGETHER / prefill))
