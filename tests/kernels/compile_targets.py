@@ -25,6 +25,7 @@ from firsttoken.kernels.gpu.launch import Op, default_product, fitting_row_tile
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
 from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
+from firsttoken.kernels.gpu.quant_matvec import quant_matvec_kernel
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
@@ -115,6 +116,11 @@ def main(capability: int, shared_kib: int) -> None:
         launch = default_product("norm_linear_swiglu", 9728, 2560, rows, kind)
         flags = {"N": 9728, "K": 2560, "BN": launch.bn, "BK": launch.bk, "FOLDED": False, "SWIGLU": True}
         flags |= {"NORM": rows <= 16, "RESIDUAL": False, "BIAS": False, "PDL": pdl} | QUANTISED[kind]
+        if launch.form == "matvec":
+            types = {"w": "*i32", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
+            flags |= {"AHEAD": launch.ahead, "BY": 2 if capability >= 89 else 1}
+            print("quant_matvec", kind, build(quant_matvec_kernel, target, launch.warps, flags, **types))
+            continue
         flags |= {"BM": max(8, rows), "RM": rows, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": 0, "ASM": True}
         types = {"w": "*u8", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
         print("quant_dot", f"{kind}-{rows}", build(quant_dot_kernel, target, launch.warps, flags, **types))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from firsttoken.kernels.gpu.candidates import Job, Limits, candidates, library, nearest, why_impossible
-from firsttoken.kernels.gpu.launch import Product
+from firsttoken.kernels.gpu.launch import DENSE, Product
 from firsttoken.kernels.gpu.launch_table import table_for
 
 H200 = Limits(shared_bytes=227 * 1024, dependent_launch=True)
@@ -62,12 +62,61 @@ def test_only_sums_into_the_residual_are_split() -> None:
     assert {product.splits for product in candidates(GATE_UP, H200)} == {1}
 
 
-def test_every_launch_measured_by_hand_on_an_h200_is_among_those_tried() -> None:
+def test_every_launch_in_the_h200s_table_is_among_those_tried() -> None:
     for product in table_for("NVIDIA H200").products:
-        rows = min(product.rows, 16)
-        job = Job(name="", op=product.op, n=product.n, k=product.k, rows=rows)
+        rows = min(product.rows, 16) if product.weight == DENSE else product.rows
+        job = Job(name="", op=product.op, n=product.n, k=product.k, rows=rows, weight=product.weight)
         wanted = replace(product, rows=rows)
         assert wanted in [*candidates(job, H200), library(job)]
+
+
+FP8 = replace(QKV, weight="fp8-row")
+INT4 = replace(DOWN, rows=1, weight="int4-128-points")
+
+
+@pytest.mark.parametrize("limits", [H200, RTX3090])
+@pytest.mark.parametrize("job", [FP8, INT4, replace(FP8, rows=16), replace(INT4, rows=64)])
+def test_every_candidate_of_a_quantised_weight_can_run_and_is_named_once(job: Job, limits: Limits) -> None:
+    found = candidates(job, limits)
+    assert {product.form for product in found} == ({"matvec", "dot"} if job.rows == 1 else {"dot"})
+    assert not [product for product in found if why_impossible(product)]
+    assert len(set(found)) == len(found)
+    assert {product.weight for product in found} == {job.weight}
+
+
+def test_tiles_of_a_quantised_weight_divide_its_groups() -> None:
+    dots = [product for product in candidates(replace(INT4, rows=8), H200) if product.form == "dot"]
+    assert {product.bk for product in dots} == {32, 64, 128}
+    assert candidates(replace(INT4, rows=65), H200) == []
+
+
+def test_bytes_are_those_of_the_weights_form() -> None:
+    assert [replace(QKV, weight=kind).weight_bytes for kind in (DENSE, "int8-128", "int4-32")] == [
+        2 * 6144 * 2560,
+        6144 * 2560,
+        6144 * 2560 // 2,
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bn": 16},
+        {"bk": 256},
+        {"stages": 9},
+        {"splits": 3},
+        {"prefetch": 64},
+        {"prefetch": 2048},
+        {"form": "matvec"},
+        {"form": "matvec", "rows": 1, "ahead": 2},
+    ],
+    ids=str,
+)
+def test_a_launch_of_a_quantised_weight_that_cannot_run_says_why(wrong: dict[str, Any]) -> None:
+    shape: dict[str, Any] = {"op": "linear_add", "n": 2560, "k": 9728, "rows": 8, "form": "dot", "bn": 32, "bk": 128}
+    good = Product(**shape, warps=2, stages=4, splits=4, weight="int4-128-points")
+    assert why_impossible(good) is None
+    assert why_impossible(replace(good, **wrong))
 
 
 def test_the_search_begins_where_the_form_stands() -> None:

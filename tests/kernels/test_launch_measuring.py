@@ -12,9 +12,11 @@ from tests.kernels.stub_build import DEADLY, REFUSED
 from tests.kernels.stub_build import build as stub_build
 
 from firsttoken.errors import FirstTokenError
-from firsttoken.kernels.gpu.candidates import Job, Limits, candidates, library
+from firsttoken.kernels.gpu.candidates import Job, Limits, candidates, library, nearest
 from firsttoken.kernels.gpu.launch import Product
 from firsttoken.kernels.gpu.search import ERROR_BOUND, search
+from firsttoken.kernels.linear import DenseLinear
+from firsttoken.kernels.quant_linear import QuantLinear
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before the modules below are imported
@@ -52,6 +54,18 @@ def test_every_candidate_has_a_call_to_compile_without_a_tensor_on_the_card(op: 
     assert {product.form for product in launches} == {"matvec", "dot", "library"}
     build = Build(torch.bfloat16, dependent_launch=True)
     assert all(build((job, product)) for product in launches)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="would compile dozens of kernels; interpreted, it makes calls")
+@pytest.mark.parametrize("rows", [1, 64])
+@pytest.mark.parametrize("weight", ["fp8-row", "fp8-128x128", "int8-128", "int4-128-points"])
+def test_so_have_those_of_quantised_weights(weight: str, rows: int) -> None:
+    build = Build(torch.bfloat16, dependent_launch=True)
+    for op in ("norm_linear", "norm_linear_swiglu", "linear_add"):
+        job = Job(name=op, op=op, n=192, k=2048, rows=rows, weight=weight)
+        launches = nearest(candidates(job, Limits(227 * 1024, True)), {}, 20)
+        assert {product.form for product in launches} == ({"matvec", "dot"} if rows == 1 else {"dot"})
+        assert all(build((job, product)) for product in launches)
 
 
 class _NoPool:
@@ -95,6 +109,22 @@ def test_a_products_error_is_that_of_its_own_op(op: str, form: str) -> None:
     assert torch.equal(made.residual, residual), "what is measured next finds the same"
     other = made.with_weights(made.weights[1:])
     assert float((other.run(launch, 0) - made.run(launch, 1)).abs().max()) < 1e-2, "calls go through the weights"
-    broken = made.with_weights([type(w)(w.weight.clone(), w.bias) for w in made.weights])
-    broken.weights[0].weight[3] = float("nan")
+    first = made.weights[0]
+    assert isinstance(first, DenseLinear)
+    weight = first.weight.clone()
+    weight[3] = float("nan")
+    broken = made.with_weights([DenseLinear(weight, first.bias)])
     assert broken.error(launch) == float("inf")
+
+
+@pytest.mark.parametrize("op", ["norm_linear", "norm_linear_swiglu", "linear_add"])
+@pytest.mark.parametrize("weight", ["fp8-row", "fp8-128x128", "int8-128", "int4-128-points", "int4-64-offsets"])
+def test_products_with_quantised_weights_are_measured_against_what_those_stand_for(op: str, weight: str) -> None:
+    job = Job(name=op, op=op, n=24, k=256, rows=1, weight=weight, bias=op == "norm_linear")  # type: ignore[arg-type]
+    made = operands(job, DEVICE, DTYPE, 1)
+    first = made.weights[0]
+    assert isinstance(first, QuantLinear)
+    assert first.kind == weight
+    launch = Product(op=job.op, n=24, k=256, rows=1, form="matvec", bn=8, bk=128, ahead=0, weight=weight)
+    assert made.error(launch) < (1e-4 if torch.float32 == DTYPE else ERROR_BOUND)
+    assert 0.1 < float(made.run(launch).std()) < 10, "numbers as a model has them"

@@ -37,8 +37,9 @@ def products_of(config: ModelConfig, rows: Sequence[int], form: QuantForm | None
         ]
         layer = [replace(job, weight=_kind(c, form, job.k)) for job in layer]
         found += layer
+        head = Job(name="head", op="norm_linear", n=c.vocab_size, k=c.hidden_size, rows=count, float_out=True)
         if all(job.weight == DENSE for job in layer):
-            found.append(Job(name="head", op="norm_linear", n=c.vocab_size, k=c.hidden_size, rows=count, float_out=True))
+            found.append(head)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -33,7 +33,7 @@ class Product:
     bn: int = 0
     bk: int = 0
     warps: int = 4
-    ahead: int = 2  # matvec: weight tiles under way
+    ahead: int = 2  # matvec: weight tiles under way; of a quantised weight beyond the one that is multiplied
     stages: int = 4  # dot: pipeline depth
     prefetch: int = 0  # dot: columns asked for before the wait; of a quantised weight bytes
     splits: int = 1  # dot, linear_add: parts of k that programs of their own multiply
@@ -57,9 +57,7 @@ class Table:
 
 
 def default_product(op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
-    """Shapes that run on every card from compute capability 8.0 up and are near the best on those measured.
-
-    """
+    """Shapes that run on every card from compute capability 8.0 up and are near the best on those measured."""
     if weight != DENSE:
         return _quantised(op, n, k, rows, weight)
     if rows == 1:
@@ -72,6 +70,9 @@ def default_product(op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> P
 
 
 def _quantised(op: Op, n: int, k: int, rows: int, weight: str) -> Product:
+    if rows == 1:
+        bk = 1024 if weight.startswith("int4") else 512  # a warp reads 512 bytes of a row at a time
+        return Product(op=op, n=n, k=k, rows=1, form="matvec", bn=4, bk=bk, warps=1, ahead=0, weight=weight)
     most = _QUANT_DOT_ROWS_LARGE if n > _LARGE_N else QUANT_DOT_ROWS
     bk = next((bk for bk in (128, 64, 32) if k % bk == 0 and group_of(weight, k) % bk == 0), 0)
     if rows > most or not bk:

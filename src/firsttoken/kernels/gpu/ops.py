@@ -164,11 +164,12 @@ def arrange(
     pdl: bool,
 ) -> Call:
     """The call that `launch`, of a kernel of ours, stands for: of the op that the operands make it."""
-    quantised = isinstance(weight, QuantLinear)
-    operands = (weight.data, weight.scale, weight.scale if weight.zero is None else weight.zero) if quantised else ()
-    arguments = (
-        x,
-        *(operands or (weight.weight,)),
+    weights: tuple[Tensor, ...]
+    if isinstance(weight, QuantLinear):
+        weights = (weight.data, weight.scale, weight.scale if weight.zero is None else weight.zero)
+    else:
+        weights = (weight.weight,)
+    others = (
         x if norm is None else norm.weight,
         x if weight.bias is None else weight.bias,
         x if residual is None else residual,
@@ -190,22 +191,21 @@ def arrange(
         **overlap(pdl),
     }
     rows, tiles = len(x), triton.cdiv(launch.n, launch.bn)
-    # Bytes are put into place by instructions of the card, for the type that its matrix units multiply best
-    by_asm = x.dtype == torch.bfloat16 and (x.is_cuda or x.is_meta)
     if isinstance(weight, QuantLinear):
         options |= form_constants(weight)
-    if isinstance(weight, QuantLinear) and launch.form == "matvec":
-        by = 0 if not by_asm else 2 if pdl or (x.is_cuda and converts_fp8(x.device.index)) else 1
-        words = weight.data.view(torch.int32)
-        return Call(
-            quant_matvec_kernel,
-            (tiles,),
-            (x, words, *arguments[2:], eps),
-            options | {"AHEAD": launch.ahead, "BY": by},
-        )
-    if launch.form == "matvec":
-        return Call(matvec_kernel, (tiles,), (*arguments, eps), options | {"M": rows, "AHEAD": launch.ahead})
-    padded = min(max(8 if quantised else 16, triton.next_power_of_2(rows)), _MOST_ROWS)
+        # Bytes are put into place by instructions of the card, for the type that its matrix units multiply best
+        by_asm = x.dtype == torch.bfloat16 and (x.is_cuda or x.is_meta)
+        if launch.form == "matvec":
+            native = pdl or (x.is_cuda and converts_fp8(x.device.index))
+            options |= {"AHEAD": launch.ahead, "BY": 0 if not by_asm else 2 if native else 1}
+            weights = (weight.data.view(torch.int32), *weights[1:])
+            return Call(quant_matvec_kernel, (tiles,), (x, *weights, *others, eps), options)
+        padded = min(max(8, triton.next_power_of_2(rows)), _MOST_ROWS)
+        options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm}
+    elif launch.form == "matvec":
+        return Call(matvec_kernel, (tiles,), (x, *weights, *others, eps), options | {"M": rows, "AHEAD": launch.ahead})
+    else:
+        padded = max(16, triton.next_power_of_2(rows))
     blocks = triton.cdiv(rows, padded)
     partial, arrivals = out, out  # not read
     if launch.splits > 1:
@@ -219,10 +219,9 @@ def arrange(
         "SPLITS": launch.splits,
         "PREFETCH": launch.prefetch if pdl else 0,
     }
-    if quantised:
-        options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm}
-    kernel = quant_dot_kernel if quantised else rows_dot_kernel
-    return Call(kernel, (tiles, launch.splits, blocks), (*arguments, partial, arrivals, eps, rows), options)
+    kernel = quant_dot_kernel if isinstance(weight, QuantLinear) else rows_dot_kernel
+    arguments = (x, *weights, *others, partial, arrivals, eps, rows)
+    return Call(kernel, (tiles, launch.splits, blocks), arguments, options)
 
 
 @functools.cache

@@ -1,13 +1,12 @@
-"""Products of one to some dozens of rows with a weight of 8 or 4 bits, on the matrix units: bound by the bytes.
+"""Products of some rows with a weight of 8 or 4 bits, on the matrix units: bound by the weight's bytes.
 
-The same ops as `matvec` and `rows_dot`, which are for dense weights. Rows are padded to `BM` (8 and up) and each
-program multiplies a [BN, BK] weight tile with a [BK, BM] activation tile. Even one row goes through the matrix units:
-what remains for the others is to put the values into place (`packed`), three instructions a weight, where a conversion
-and a multiplication of their own would take five and be the bound.
+The same ops as `rows_dot`, which is for dense weights. Rows are padded to `BM` (8 and up) and each program multiplies
+a [BN, BK] weight tile with a [BK, BM] activation tile. Bytes are put into place (`packed`) in two to three instructions
+a weight, and meet all rows at once; one row alone is better served by `quant_matvec`.
 
 Scales and zeros of groups meet the sums of their group, those of rows the result: sum((u - z) x) is sum(u x) less z
-times the activations' sum. The norm's scale is one number a row of activations, taken on the way. A weight of few rows is split along K, as in
-`rows_dot`.
+times the activations' sum. The norm's scale is one number a row of activations, taken on the way. A weight of few rows
+is split along K, as in `rows_dot`.
 """
 
 from __future__ import annotations
