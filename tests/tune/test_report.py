@@ -85,6 +85,7 @@ def test_a_session_that_keeps_nothing_says_how_much_may_be_left() -> None:
 def test_a_session_that_could_not_tell_does_not_say_that_all_is_well() -> None:
     tuned = msgspec.structs.replace(made_up(kept=False), best_left=0.9)
     assert answer(tuned).en.startswith("Not decided: this session leaves room for a gain of up to 90.0 % in a value.")
+    assert answer(tuned).en.endswith("two launches of the same settings differed by 1.1 % here.")
 
 
 def test_the_files_are_written_and_read_again(tmp_path: Path) -> None:

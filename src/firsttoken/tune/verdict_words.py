@@ -34,6 +34,7 @@ def answer(tuned: Tuned) -> Words:
             f"Change {what}: {name.en}, gains {gain} on fresh runs (95 %: {ends}). {tuned.why}".strip(),
             f"请修改 {what}：在全新的运行中，{name.zh}改善 {gain}（95 % 区间：{ends}）。{tuned.why_zh}",
         )
+    noise = percent(tuned.noise).lstrip("+")
     left = f"{max(tuned.best_left, 0):.1%}".replace("%", " %")
     if any(row.verdict is not None for row in tuned.rows):
         if tuned.best_left > MUCH or not any(row.measured for row in tuned.rows):
@@ -42,9 +43,9 @@ def answer(tuned: Tuned) -> Words:
             )
             return Words(
                 f"Not decided: this session leaves room for a gain{room.en}. {tuned.why} Give a longer --budget, or a "
-                "calmer machine.",
+                f"calmer machine: two launches of the same settings differed by {noise} here.",
                 f"尚无定论：这次会话还不能排除明显的提升{room.zh}。{tuned.why_zh}"
-                "请给更长的 --budget，或换更安静的机器。",
+                f"请给更长的 --budget，或换更安静的机器：同样的设置启动两次，结果相差 {noise}。",
             )
         most = (
             Words(f" At most {left} may be left in any one value.", f"任何单个取值最多还可能有 {left} 的提升。")
