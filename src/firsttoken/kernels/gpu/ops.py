@@ -24,7 +24,7 @@ from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
 from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
 from firsttoken.kernels.quant_linear import QuantLinear
 
-_MOST_ROWS = 64  # of activations that a program of rows_dot multiplies
+_MOST_ROWS = 64  # of activations that a program of quant_dot multiplies
 _FOLDED_ROWS = 16  # of activations that a quantised product normalises on its way: more would take too many registers
 _SWIGLU_TILE = 1024
 

@@ -1,7 +1,7 @@
 """Products of some rows with a weight of 8 or 4 bits, on the matrix units: bound by the weight's bytes.
 
 The same ops as `rows_dot`, which is for dense weights. Rows are padded to `BM` (8 and up) and each program multiplies
-a [BN, BK] weight tile with a [BK, BM] activation tile. Bytes are put into place (`packed`) in two to three instructions
+a [BN, BK] weight tile with a [BK, BM] activation tile. Bytes are put into place (`packed`) in one to two instructions
 a weight, and meet all rows at once; one row alone is better served by `quant_matvec`.
 
 Scales and zeros of groups meet the sums of their group, those of rows the result: sum((u - z) x) is sum(u x) less z
@@ -16,7 +16,8 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from firsttoken.kernels.gpu.packed import HALF, added, inputs, ones, unit, values, values_a_byte
-from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part, prefetch_l2
+from firsttoken.kernels.gpu.prefetch import prefetch_l2
+from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part
 
 
 @triton.jit

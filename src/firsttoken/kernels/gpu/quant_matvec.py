@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from firsttoken.kernels.gpu.packed import above, factor, four, values_a_byte
-from firsttoken.kernels.gpu.split_k import prefetch_l2
+from firsttoken.kernels.gpu.prefetch import prefetch_l2
 
 RUN: tl.constexpr = tl.constexpr(4)  # words of a row that a thread multiplies at once
 

@@ -19,7 +19,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from firsttoken.kernels.gpu.e4m3 import as_query, encode, read_kv, unit
-from firsttoken.kernels.gpu.rows_dot import prefetch_l2
+from firsttoken.kernels.gpu.prefetch import prefetch_l2
 
 
 @triton.jit

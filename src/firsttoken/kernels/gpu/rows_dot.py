@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part, prefetch_l2
+from firsttoken.kernels.gpu.prefetch import prefetch_l2
+from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part
 
 
 @triton.jit(do_not_specialize=["M"])

@@ -10,14 +10,6 @@ import triton.language as tl
 
 
 @triton.jit
-def prefetch_l2(pointers):
-    """Asks for the lines of 128 bytes at these addresses, and waits for none."""
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
-    )
-
-
-@triton.jit
 def _cells(acc):
     return tl.arange(0, acc.shape[0])[:, None] * acc.shape[1] + tl.arange(0, acc.shape[1])[None, :]
 

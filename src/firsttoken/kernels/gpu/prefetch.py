@@ -1,0 +1,14 @@
+"""Asking for memory ahead of time, without a register to receive it."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def prefetch_l2(pointers):
+    """Asks for the lines of 128 bytes at these addresses, and waits for none."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
+    )
