@@ -213,10 +213,10 @@ def four(words, HIGH: tl.constexpr, FORM: tl.constexpr, BY: tl.constexpr):
     """
     if BY == 0:
         return (
-            _one(words, HIGH, FORM),
-            _one(words >> 8, HIGH, FORM),
-            _one(words >> 16, HIGH, FORM),
-            _one(words >> 24, HIGH, FORM),
+            values(words & 255, HIGH, FORM, False, tl.float32),
+            values((words >> 8) & 255, HIGH, FORM, False, tl.float32),
+            values((words >> 16) & 255, HIGH, FORM, False, tl.float32),
+            values((words >> 24) & 255, HIGH, FORM, False, tl.float32),
         )
     else:
         if FORM == 2:
@@ -235,17 +235,3 @@ def four(words, HIGH: tl.constexpr, FORM: tl.constexpr, BY: tl.constexpr):
             is_pure=True,
             pack=1,
         )
-
-
-@triton.jit
-def _one(words, HIGH: tl.constexpr, FORM: tl.constexpr):
-    """The lowest byte of each word in float32."""
-    if FORM == 3:
-        half = ((words & 0x80) << 8) | ((words & 0x7F) << 7)  # float16, 2^-8 of the value
-        return half.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32) * 256.0
-    elif FORM == 2:
-        return (words & 255).to(tl.float32)
-    elif HIGH:
-        return ((words >> 4) & 15).to(tl.float32)
-    else:
-        return (words & 15).to(tl.float32)

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from firsttoken.kernels.gpu.finish_tile import finish_tile
 from firsttoken.kernels.gpu.packed import HALF, added, inputs, ones, unit, values, values_a_byte
 from firsttoken.kernels.gpu.prefetch import prefetch_l2
 from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part
@@ -215,14 +216,4 @@ def quant_dot_kernel(
         inverse = tl.rsqrt(squared / K + eps)
         acc = acc * inverse[None, :]
         acc_up = acc_up * inverse[None, :]
-    if BIAS:
-        acc += tl.load(bias + n, mask=n_mask, other=0.0).to(tl.float32)[:, None]
-        if SWIGLU:
-            acc_up += tl.load(bias + N + n, mask=n_mask, other=0.0).to(tl.float32)[:, None]
-    if SWIGLU:
-        acc = acc * tl.sigmoid(acc) * acc_up
-    where = m[None, :] * N + n[:, None]
-    mask = n_mask[:, None] & m_mask[None, :]
-    if RESIDUAL:
-        acc += tl.load(residual + where, mask=mask, other=0.0).to(tl.float32)
-    tl.store(out + where, acc, mask=mask)
+    finish_tile(acc, acc_up, bias, residual, out, n, n_mask, m, m_mask, N, SWIGLU, RESIDUAL, BIAS)
