@@ -56,7 +56,7 @@ class Setting:
             model=model,
             config=config,
             device=device,
-            form=with_kv(self._form(device, path, config), self.kv),
+            form=with_kv(self._form(device, path, config), self.kv, config, gpu=device.on_gpu),
             context=self.context,
             max_num_seqs=self.seqs,
         )

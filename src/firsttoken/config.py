@@ -20,7 +20,8 @@ class EngineConfig:
     # auto: a quantised checkpoint's own form, and the fast low-bit form on a CPU unless dtype is float32; "none" runs
     # the dense dtype; a form is made of float weights at load
     quantization: Literal["auto", "none", "fp8", "int8", "int4"] = "auto"
-    kv_cache_dtype: Literal["auto", "fp8", "fp8_e4m3"] = "auto"  # auto: as the activations
+    # auto: what the checkpoint declares where the GPU's kernels read it, else "none": the form of activations
+    kv_cache_dtype: Literal["auto", "none", "fp8", "fp8_e4m3"] = "auto"
     load_format: Literal["auto", "dummy"] = "auto"
     block_size: int = 16
     max_model_len: int | None = None  # None is "auto": the largest that fits

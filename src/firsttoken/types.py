@@ -110,3 +110,4 @@ class EngineInfo:
     weight_bytes: int  # read once a decode step
     phases: dict[str, float]  # start-up seconds by phase
     kv_dtype: str = ""  # of the cache where it is not that of activations
+    kv_note: str = ""  # whose scales such a cache has, or why it is not what the checkpoint declares

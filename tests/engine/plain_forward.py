@@ -11,10 +11,18 @@ from firsttoken.model.decoder import Decoder
 from firsttoken.model.rope import RopeTable
 
 
-def log_probs(decoder: Decoder, ids: list[int], last: int, dtype: torch.dtype, vocabulary: int) -> Tensor:
+def log_probs(
+    decoder: Decoder,
+    ids: list[int],
+    last: int,
+    dtype: torch.dtype,
+    vocabulary: int,
+    kv_scales: list[Tensor] | None = None,
+) -> Tensor:
     """Of the tokens after each of the `last` positions: [last, vocabulary], float64 for float64 and else float32.
 
-    Activations are `dtype`; norms, rotations and softmax run in float64 for float64 and else in float32.
+    Activations are `dtype`; norms, rotations and softmax run in float64 for float64 and else in float32. With
+    `kv_scales`, [2, kv_heads] a layer, keys and values are rounded to E4M3 numbers in units of those.
     """
     config = decoder.config
     wide = torch.float64 if dtype == torch.float64 else torch.float32
@@ -38,11 +46,17 @@ def log_probs(decoder: Decoder, ids: list[int], last: int, dtype: torch.dtype, v
         first, second = x.to(wide).chunk(2, dim=-1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(dtype)
 
+    def rounded(x: Tensor, scale: Tensor) -> Tensor:
+        in_units = (x.to(torch.float32) / scale[:, None]).clamp(-448, 448)
+        return (in_units.to(torch.float8_e4m3fn).to(torch.float32) * scale[:, None]).to(x.dtype)
+
     x = decoder.embedding[tokens].to(dtype)
-    for layer in decoder.layers:
+    for i, layer in enumerate(decoder.layers):
         qkv = product(norm(x, layer.input_norm), layer.qkv).view(len(ids), heads + 2 * kv_heads, dim)
         q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
         q, k = rotate(norm(q, layer.q_norm)), rotate(norm(k, layer.k_norm))
+        if kv_scales is not None:
+            k, v = rounded(k, kv_scales[i][0]), rounded(v, kv_scales[i][1])
         q, k, v = (part.to(wide).transpose(0, 1) for part in (q, k, v))  # [heads, tokens, dim]
         k, v = (part.repeat_interleave(heads // kv_heads, dim=0) for part in (k, v))
         scores = (q @ k.transpose(1, 2) * dim**-0.5).masked_fill(

@@ -179,9 +179,8 @@ def _forms(
         form = on_cpu(dtype, quantization)
         if path is not None and path.suffix == ".gguf" and not form.flags:
             form = replace(form, file_read=gguf_read_bytes(path), name="the file's bits, computed in float32")
-    form = with_kv(form, values["kv_cache_dtype"])
-    caches = tuple(name for name in _KV_DTYPES if name in ("auto", "fp8"))
-    return form, fewer_bits(form, config, device.capability, gpu=device.on_gpu, caches=caches)
+    form = with_kv(form, values["kv_cache_dtype"], config, gpu=device.on_gpu)
+    return form, fewer_bits(form, config, device.capability, gpu=device.on_gpu)
 
 
 def _ask(model: str, config: ModelConfig, device: Device, form: Form, values: dict[str, Any]) -> Ask:

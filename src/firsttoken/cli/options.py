@@ -113,8 +113,9 @@ _OPTIONS = [
     _option(
         _MEMORY,
         "--kv-cache-dtype",
-        type=click.Choice(["auto", "fp8", "fp8_e4m3"]),
-        help="Form of the KV cache; fp8 (E4M3, a scale a head) holds twice the tokens of auto, the activations' form.",
+        type=click.Choice(["auto", "none", "fp8", "fp8_e4m3"]),
+        help="Form of the KV cache: fp8 (E4M3) holds twice the tokens of none, the activations' form; auto is fp8 on a "
+        "GPU if the checkpoint declares it, else none.",
     ),
     _option(
         _MEMORY,

@@ -82,6 +82,7 @@ class Report:
 def summary(info: EngineInfo, url: str, total: float, phases: dict[str, float]) -> str:
     """A few lines that say what runs, how much it holds, and where the start's time went."""
     kv_tokens = info.num_blocks * info.block_size
+    kv_form = ", ".join(text for text in (info.kv_dtype, info.kv_note) if text)
     phases = {**phases, "other": total - sum(phases.values())}
     longest = [(name, seconds) for name, seconds in phases.items() if seconds >= 0.05]
     rows = {
@@ -91,7 +92,7 @@ def summary(info: EngineInfo, url: str, total: float, phases: dict[str, float]) 
         "weights": f"{_size(info.weight_bytes)} read a token; {info.weights}",  # which may end in a sentence
         "attention": info.attention,
         "KV cache": f"{kv_tokens:,} tokens in {info.num_blocks:,} blocks of {info.block_size}, "
-        f"{_size(kv_tokens * info.kv_bytes_per_token)}" + (f"; {info.kv_dtype}" if info.kv_dtype else ""),
+        f"{_size(kv_tokens * info.kv_bytes_per_token)}" + (f"; {kv_form}" if kv_form else ""),
         "longest context": f"{info.max_model_len:,} tokens",
         "at once": f"up to {info.max_num_seqs:,} sequences",
         "ready in": f"{total:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in longest),

@@ -17,6 +17,7 @@ from firsttoken.kernels.gpu import has_triton
 from firsttoken.machine.gpu import read_gpus
 from firsttoken.machine.host import read_host
 from firsttoken.model.cost import CPU_WEIGHT, GPU_PRODUCT
+from firsttoken.model.kv_scheme import KVScheme, wants_fp8
 from firsttoken.model.memory_plan import DeviceMemory, batch_limits
 
 # keep: quantised weights that the kernels can multiply stay in their bits; a CPU rounds everything else to int8
@@ -60,11 +61,16 @@ class Placement:
         return kept if self.weights == "keep" else GPU_PRODUCT.get(self.weights)
 
 
-def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str | None]) -> Placement:
+def place(
+    config: EngineConfig,
+    model_dtype: str,
+    no_kernels: Callable[[], str | None],
+    kv_scheme: KVScheme | None = None,
+) -> Placement:
     """Resolves the engine's device, precision and batch limits.
 
     `model_dtype` is the checkpoint's own; `no_kernels` says why the low-bit CPU kernels are missing, or None where they
-    are there. Raises ConfigError.
+    are there; `kv_scheme` is what it declares of its KV cache. Raises ConfigError.
     """
     device = _device(config.device)
     if device.type == "cuda":
@@ -72,18 +78,19 @@ def place(config: EngineConfig, model_dtype: str, no_kernels: Callable[[], str |
     else:
         dtype, weights, why = _cpu_precision(config, no_kernels)
     seqs, tokens = _batch_limits(config, device)
+    fast = device.type == "cuda" and dtype.itemsize == 2 and has_triton()
     return Placement(
         device=device,
         device_name=_name(device),
         dtype=dtype,
-        fp8_cache=config.kv_cache_dtype != "auto",
+        fp8_cache=wants_fp8(config.kv_cache_dtype, kv_scheme, kernels=fast),
         weights=weights,
         why=why,
         cpu_threads=_threads(config) if device.type == "cpu" else None,
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
         max_step_ms=config.max_step_ms or (MAX_STEP_MS if device.type == "cuda" else CPU_MAX_STEP_MS),
-        graphs=device.type == "cuda" and dtype.itemsize == 2 and has_triton() and not config.enforce_eager,
+        graphs=fast and not config.enforce_eager,
     )
 
 

@@ -1,4 +1,4 @@
-"""Scales of an FP8 KV cache: one a layer, head and kind, measured once when the model is loaded.
+"""Scales of an FP8 KV cache, one a layer, head and kind: the checkpoint's, or measured once when the model is loaded.
 
 E4M3 has the same relative error over fifteen powers of two, so that a scale needs to be right within a few of them, and
 room above what was seen costs nothing (ADR 12).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,6 +25,26 @@ from firsttoken.types import GenerateRequest, SamplingParams
 TOKENS = 256  # made-up ones, from the whole vocabulary
 HEADROOM = 16.0  # times the largest number seen; real text gave up to 2.4 times what made-up tokens do
 _BLOCK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KVScales:
+    """What a stored number is multiplied with."""
+
+    of_layers: list[Tensor]  # [2, kv_heads] float32 each, of keys and of values
+    origin: str  # whose they are, for the start-up summary
+
+
+def choose_kv_scales(stored: list[Tensor] | None, decoder: Decoder, token_id_limit: int) -> KVScales:
+    """The checkpoint's own scales; measured ones where it has none or all are 1.0, never calibrated."""
+    unfilled = stored is not None and all(bool((layer == 1).all()) for layer in stored)
+    if stored is None or unfilled:
+        measured = measure_kv_scales(decoder, token_id_limit, decoder.config.bos_token_id)
+        why = ", as the checkpoint's are all 1.0" if unfilled else ""
+        return KVScales(measured, f"a scale a head, measured at load{why}")
+    alike = all(bool((layer == layer[:, :1]).all()) for layer in stored)
+    of_layers = [layer.to(decoder.device) for layer in stored]
+    return KVScales(of_layers, f"the checkpoint's own scales, one a {'layer' if alike else 'head'}")
 
 
 @torch.inference_mode()

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from firsttoken.config import EngineConfig
 from firsttoken.engine.device import Placement, place, read_memory
 from firsttoken.engine.engine import Engine
 from firsttoken.engine.grammar.compiler import GrammarCompiler
 from firsttoken.engine.grammar.vocabulary import vocabulary_of, wait_for
-from firsttoken.engine.kv_scales import measure_kv_scales
+from firsttoken.engine.kv_scales import KVScales, choose_kv_scales
 from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
 from firsttoken.engine.profile_run import activation_bytes
 from firsttoken.engine.scheduler import SchedulerLimits
@@ -87,15 +88,16 @@ class _Loader:
             limit = token_id_limit(config.path)
             vocabulary = vocabulary_of(config.path, limit, model.eos_token_ids)
         with self._phase("device"):  # a first start compiles the CPU kernels here; a GPU makes its context
-            placement = place(config, model.dtype, why_no_kernels)
+            placement = place(config, model.dtype, why_no_kernels, model.kv_scheme)
             plan = self._plan(model, placement)
         with self._phase("weights"):
-            decoder = self._decoder(model, placement)
+            decoder, stored = self._decoder(model, placement)
         if placement.device.type == "cuda":
             with self._phase("profile"):
                 plan = self._plan(model, placement, self._profile(decoder, placement, limit))
         with self._phase("kv"):
-            runner, rope = self._runner(model, decoder, placement, plan, limit)
+            scales = choose_kv_scales(stored, decoder, limit) if placement.fp8_cache else None
+            runner, rope = self._runner(model, decoder, placement, plan, limit, scales)
         try:
             with self._phase("warm-up"):
                 cost = self._warm(runner, placement, plan, limit)
@@ -110,7 +112,7 @@ class _Loader:
             step_cost=cost,
             token_grain=TOKEN_GRAIN if placement.device.type == "cuda" else 1,
         )
-        info = self._info(model, decoder, placement, plan, limit)
+        info = self._info(model, decoder, placement, plan, limit, scales)
         engine = Engine(
             runner,
             info,
@@ -166,7 +168,8 @@ class _Loader:
                 f"fit beside {self._config.model}'s weights; lower --max-num-batched-tokens or --max-num-seqs."
             ) from error
 
-    def _decoder(self, model: ModelConfig, placement: Placement) -> Decoder:
+    def _decoder(self, model: ModelConfig, placement: Placement) -> tuple[Decoder, list[Tensor] | None]:
+        """The weights, and the scales that came with them where they are needed."""
         config = self._config
         low, high = _SHARES["weights"]
         source = open_weights(
@@ -177,8 +180,9 @@ class _Loader:
             device=placement.device,
             seed=config.seed,
         )
+        stored = source.kv_scales() if placement.fp8_cache else None
         try:
-            return build_decoder(
+            decoder = build_decoder(
                 model,
                 source,
                 dtype=placement.dtype,
@@ -191,12 +195,19 @@ class _Loader:
                 f"The GPU ran out of memory while {config.model} was loading; stop other programs that use it or lower "
                 "--gpu-memory-utilization."
             ) from error
+        return decoder, stored
 
     def _runner(
-        self, model: ModelConfig, decoder: Decoder, placement: Placement, plan: MemoryPlan, limit: int
+        self,
+        model: ModelConfig,
+        decoder: Decoder,
+        placement: Placement,
+        plan: MemoryPlan,
+        limit: int,
+        scales: KVScales | None,
     ) -> tuple[ModelRunner, RopeTable]:
-        scales = measure_kv_scales(decoder, limit, model.bos_token_id) if placement.fp8_cache else None
-        kv = make_kv_cache(model, plan.num_blocks, plan.block_size, placement.dtype, placement.device, scales)
+        of_layers = None if scales is None else scales.of_layers
+        kv = make_kv_cache(model, plan.num_blocks, plan.block_size, placement.dtype, placement.device, of_layers)
         rope = RopeTable(model, plan.max_model_len, placement.device)
         runner = ModelRunner(
             decoder,
@@ -229,7 +240,13 @@ class _Loader:
         return cost if on_gpu else cost.with_pairs_as_context()  # too short a time to run chunks over a long context
 
     def _info(
-        self, model: ModelConfig, decoder: Decoder, placement: Placement, plan: MemoryPlan, limit: int
+        self,
+        model: ModelConfig,
+        decoder: Decoder,
+        placement: Placement,
+        plan: MemoryPlan,
+        limit: int,
+        scales: KVScales | None,
     ) -> EngineInfo:
         return EngineInfo(
             model=self._config.model,
@@ -251,8 +268,15 @@ class _Loader:
             kv_bytes_per_token=kv_bytes_per_token(model, placement.kv_element_bytes),
             weight_bytes=decoder.weight_bytes,
             phases=self._phases,
-            kv_dtype="FP8 (E4M3), a scale a head" if placement.fp8_cache else "",
+            kv_dtype="" if scales is None else "FP8 (E4M3)",
+            kv_note=self._kv_note(model, placement) if scales is None else scales.origin,
         )
+
+    def _kv_note(self, model: ModelConfig, placement: Placement) -> str:
+        if model.kv_scheme is None or self._config.kv_cache_dtype != "auto":
+            return ""
+        dtype = str(placement.dtype).removeprefix("torch.")
+        return f"in {dtype}: the checkpoint's FP8 cache would be slow here, and is there with --kv-cache-dtype fp8"
 
 
 def _attention(placement: Placement) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 from firsttoken.errors import ModelError
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.quantization import Quantization
+from firsttoken.model.stored_kv_scales import stored_kv_scales
 from firsttoken.model.stored_quant import StoredQuant, View, check_order, check_stored, is_unused, module_tensors
 from firsttoken.model.tensor_names import HEAD, expected_tensors, named
 from firsttoken.model.weights import RawWeight
@@ -31,7 +32,7 @@ class Checkpoint:
         self._lock = threading.Lock()
         self._file_of: dict[str, Any] = {}
         self._stored: dict[str, tuple[str, ...]] = {}  # the tensors of each quantised module
-        self._quantization = config.quantization
+        self._config = config
         for path in _weight_files(folder):
             try:
                 file: Any = safe_open(path, framework="pt")
@@ -46,10 +47,14 @@ class Checkpoint:
         if module not in self._stored:
             tensor = self._tensor(name)
             return RawWeight(name, tuple(tensor.shape), tensor=tensor)
-        assert self._quantization is not None
+        assert self._config.quantization is not None
         tensors = {part: self._tensor(f"{module}.{part}") for part in self._stored[module]}
         shape = self._shapes[name]
-        return RawWeight(name, shape, stored=StoredQuant(self._quantization, shape, tensors))
+        return RawWeight(name, shape, stored=StoredQuant(self._config.quantization, shape, tensors))
+
+    def kv_scales(self) -> list[Tensor] | None:
+        """As the protocol says. Raises ModelError where only some are there, or one cannot be a scale."""
+        return stored_kv_scales(self._file_of, self._tensor, self._config)
 
     def _tensor(self, name: str) -> Tensor:
         with self._lock:
@@ -111,7 +116,8 @@ class Checkpoint:
 
 
 def _is_harmless(name: str, config: ModelConfig) -> bool:
-    return name.endswith("rotary_emb.inv_freq") or (config.quantization is not None and is_unused(name))
+    quantised = config.quantization is not None or config.kv_scheme is not None
+    return name.endswith("rotary_emb.inv_freq") or (quantised and is_unused(name))
 
 
 def _weight_files(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from firsttoken.errors import ModelError
+from firsttoken.model.kv_scheme import KVScheme, parse_kv_scheme
 from firsttoken.model.quantization import Quantization, parse_quantization
 from firsttoken.model.rope_scaling import normalise_rope, scaled_context
 
@@ -44,6 +45,7 @@ class ModelConfig:
     dtype: str = "bfloat16"  # the checkpoint's own
     default_sampling: dict[str, float] = field(default_factory=dict)  # generation_config's
     quantization: Quantization | None = None  # of a safetensors checkpoint's linears
+    kv_scheme: KVScheme | None = None  # what it declares of its KV cache
     kept_bytes: float | None = None  # bytes a weight of the layers' products, in the file's own bits; None: as `dtype`
 
     @property
@@ -125,6 +127,7 @@ def parse_config(raw: Mapping[str, Any], generation: Mapping[str, Any] | None = 
         dtype=_dtype(raw.get("dtype") or raw.get("torch_dtype")),
         default_sampling=default_sampling(generation),
         quantization=quantization,
+        kv_scheme=parse_kv_scheme(raw.get("quantization_config")),
         kept_bytes=None if quantization is None else quantization.bytes_per_weight,
     )
 

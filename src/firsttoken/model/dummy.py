@@ -30,3 +30,6 @@ class DummyWeights:
         generator = torch.Generator(self._device).manual_seed(zlib.crc32(name.encode()) ^ self._seed)
         tensor = torch.empty(shape, dtype=self._dtype, device=self._device).normal_(mean, spread, generator=generator)
         return RawWeight(name, shape, tensor=tensor)
+
+    def kv_scales(self) -> None:
+        """None: what random weights give is measured."""

@@ -68,6 +68,9 @@ class GGUFWeights:
         dense = torch.from_numpy(rows.reshape(-1).view(as_numpy)).view(as_torch)
         return RawWeight(name, tensor.shape, tensor=dense.view(tensor.shape))
 
+    def kv_scales(self) -> None:
+        """The format has none."""
+
     def _rows(self, tensor: GGUFTensor) -> npt.NDArray[np.uint8]:
         """The tensor's bytes, [out, bytes a row] (a vector's elements count as rows)."""
         per_block, block_bytes = _block(tensor.ggml_type)

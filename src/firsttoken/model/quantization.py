@@ -6,7 +6,7 @@ in. Which modules are quantised is not read here: the tensors that are there say
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,7 +41,7 @@ class Quantization:
 
 
 def parse_quantization(raw: Mapping[str, Any] | None) -> Quantization | None:
-    """None for an unquantised checkpoint. Raises ModelError, in one sentence, for one that cannot be run."""
+    """None for unquantised weights. Raises ModelError, in one sentence, for one that cannot be run."""
     if not raw:
         return None
     method = str(raw.get("quant_method", "unknown")).replace("_", "-")
@@ -80,10 +80,14 @@ def _gptq(raw: Mapping[str, Any]) -> Quantization:
     return Quantization(method="gptq", layout=layout, form=form, group=group, points=not raw.get("sym", True))
 
 
-def _compressed(raw: Mapping[str, Any]) -> Quantization:
-    """compressed-tensors: one scheme for all the layers' products."""
+def _compressed(raw: Mapping[str, Any]) -> Quantization | None:
+    """compressed-tensors: one scheme for all the layers' products, or none where the KV cache alone is quantised."""
     groups = raw.get("config_groups")
     schemes = [each for each in groups.values() if isinstance(each, Mapping)] if isinstance(groups, Mapping) else []
+    if raw.get("kv_cache_scheme") is not None:  # then a group may be of attention's inputs
+        schemes = [each for each in schemes if each.get("weights") is not None]
+        if not schemes:
+            return None
     weights = [each.get("weights") for each in schemes]
     if not weights or not isinstance(weights[0], Mapping) or any(each != weights[0] for each in weights):
         raise ModelError(
@@ -139,4 +143,9 @@ def _rows(size: Any) -> int:
     return size
 
 
-_READERS = {"fp8": _fp8, "awq": _awq, "gptq": _gptq, "compressed-tensors": _compressed}
+_READERS: dict[str, Callable[[Mapping[str, Any]], Quantization | None]] = {
+    "fp8": _fp8,
+    "awq": _awq,
+    "gptq": _gptq,
+    "compressed-tensors": _compressed,
+}

@@ -18,7 +18,10 @@ from firsttoken.model.quantization import Layout, Quantization
 
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # where in a word columns 0, 1, … lie
 _FLOATS = ("F32", "BF16", "F16", "F8_E8M0")
-_UNUSED = ("input_scale", "weight_shape", "k_scale", "v_scale", "q_scale", "output_scale")  # of activations, or known
+_UNUSED = (  # of activations, known, or of the KV cache, whose scales `stored_kv_scales` reads by their whole names
+    *("input_scale", "output_scale", "q_scale", "prob_scale", "weight_shape"),
+    *("k_scale", "v_scale", "kv_scale", "k_zero_point", "v_zero_point", "q_zero_point"),
+)
 
 View = tuple[tuple[int, ...], str]
 """A tensor's shape and type, as safetensors names it."""
@@ -45,7 +48,7 @@ def module_tensors(names: Mapping[str, View], module: str, quantization: Quantiz
 
 
 def is_unused(name: str) -> bool:
-    """Whether a tensor beside the weights is one that is not needed."""
+    """Whether a tensor beside the weights is none that the products need."""
     return name.rpartition(".")[2] in _UNUSED
 
 

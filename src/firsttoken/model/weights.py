@@ -69,6 +69,9 @@ class WeightSource(Protocol):
     def take(self, name: str) -> RawWeight:
         """The tensor of this Hugging Face name. Raises ModelError where it is missing or has the wrong shape."""
 
+    def kv_scales(self) -> list[Tensor] | None:
+        """[2, kv_heads] float32 a layer, of an FP8 cache's keys and values; None where the model brings none."""
+
 
 class LinearFactory(Protocol):
     """Makes one linear of raw parts stacked by output row (q, k, v; gate, up; or a single one), in order.

@@ -23,4 +23,5 @@ def ask_about(card: str, **fields: Any) -> Ask:
 
 def form_of(row: dict[str, Any]) -> Form:
     """The form of a measured row: `form` is its --quantization, `kv` its --kv-cache-dtype."""
-    return with_kv(on_gpu("auto", row.get("form", "auto"), QWEN3_4B, (9, 0)), row.get("kv", "auto"))
+    form = on_gpu("auto", row.get("form", "auto"), QWEN3_4B, (9, 0))
+    return with_kv(form, row.get("kv", "auto"), QWEN3_4B, gpu=True)

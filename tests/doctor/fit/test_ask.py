@@ -19,6 +19,7 @@ from firsttoken.machine.gpu import Gpu
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.machine.host import Host
 from firsttoken.model.cost import weight_bytes
+from firsttoken.model.kv_scheme import KVScheme
 from firsttoken.model.memory_plan import GIB
 from firsttoken.model.quantization import Quantization
 from tests.doctor.fit.asks import BF16, QWEN3_4B, ask_about, form_of
@@ -176,17 +177,34 @@ def test_fewer_bits_come_the_most_exact_first() -> None:
     assert made == [(None, "fp8"), ("fp8", None), ("fp8", "fp8"), ("int4", None), ("int4", "fp8")]
     (cpu_form,) = fewer_bits(on_cpu("auto", "auto"), QWEN3_4B, None, gpu=False)
     assert cpu_form.flags == {"quantization": "int4"}
-    weights = fewer_bits(on_gpu("auto", "auto", QWEN3_4B, None), QWEN3_4B, None, gpu=True, caches=("auto",))
-    assert [form.flags for form in weights] == [{"quantization": "fp8"}, {"quantization": "int4"}]
-    kept = with_kv(on_gpu("auto", "auto", replace(QWEN3_4B, kept_bytes=0.53), None), "auto")
-    (only,) = fewer_bits(kept, replace(QWEN3_4B, kept_bytes=0.53), None, gpu=True)
+    in_blocks = replace(QWEN3_4B, kept_bytes=0.53)
+    (only,) = fewer_bits(on_gpu("auto", "auto", in_blocks, None), in_blocks, None, gpu=True)
     assert only.flags == {"kv-cache-dtype": "fp8"}
-    assert fewer_bits(with_kv(gpu[3], "fp8"), QWEN3_4B, (8, 6), gpu=True) == ()
+    assert fewer_bits(with_kv(gpu[3], "fp8", QWEN3_4B, gpu=True), QWEN3_4B, (8, 6), gpu=True) == ()
     assert fewer_bits(on_gpu("float32", "auto", QWEN3_4B, None), QWEN3_4B, None, gpu=True) == ()
 
 
 def test_an_fp8_cache_holds_twice_the_tokens() -> None:
-    plain, halved = fit(ask_about("4090")), fit(ask_about("4090", form=with_kv(BF16, "fp8")))
+    plain, halved = fit(ask_about("4090")), fit(ask_about("4090", form=with_kv(BF16, "fp8", QWEN3_4B, gpu=True)))
     assert halved.plan.kv_tokens == pytest.approx(2 * plain.plan.kv_tokens, abs=16)
     assert halved.times.kv_bytes_per_token == 73_728
     assert halved.ask.flags == {"kv-cache-dtype": "fp8"}
+
+
+def test_a_declared_fp8_cache_is_counted_where_serve_makes_one() -> None:
+    declared = replace(QWEN3_4B, kv_scheme=KVScheme())
+    own = with_kv(BF16, "auto", declared, gpu=True)
+    assert (own.kv, own.flags) == (1, {})
+    assert [form.flags for form in fewer_bits(own, declared, (9, 0), gpu=True)] == [
+        {"quantization": "fp8"},
+        {"quantization": "int4"},
+    ]
+    wide = with_kv(BF16, "none", declared, gpu=True)
+    assert (wide.kv, wide.flags) == (2, {"kv-cache-dtype": "none"})
+    assert with_kv(on_gpu("float32", "auto", declared, None), "auto", declared, gpu=True).kv == 4
+    assert with_kv(on_cpu("bfloat16", "auto"), "auto", declared, gpu=False).kv == 2
+    dynamic = replace(QWEN3_4B, kv_scheme=KVScheme("dynamic scales"))
+    with pytest.raises(ConfigError, match="dynamic scales"):
+        with_kv(BF16, "auto", dynamic, gpu=True)
+    offered = fewer_bits(with_kv(BF16, "none", dynamic, gpu=True), dynamic, (9, 0), gpu=True)
+    assert [form.flags["kv-cache-dtype"] for form in offered] == ["none", "none"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from firsttoken.errors import ConfigError
 from firsttoken.model import cost
 from firsttoken.model.config import ModelConfig
+from firsttoken.model.kv_scheme import wants_fp8
 
 Flags = dict[str, str]
 
@@ -78,26 +79,20 @@ def on_cpu(dtype: str, quantization: str) -> Form:
     return Form(name="float32" if dtype == "auto" else dtype, activation=size, weight=size, kv=size, flags=flags)
 
 
-def with_kv(form: Form, kv_cache_dtype: str) -> Form:
-    """The form with the KV cache that `serve --kv-cache-dtype` gives it."""
-    if kv_cache_dtype == "auto":
+def with_kv(form: Form, kv_cache_dtype: str, config: ModelConfig, *, gpu: bool) -> Form:
+    """The form with the KV cache that `serve --kv-cache-dtype` gives it. Raises ConfigError where it would refuse."""
+    asked = {} if kv_cache_dtype == "auto" else {"kv-cache-dtype": kv_cache_dtype}
+    form = replace(form, flags=form.flags | asked)
+    if not wants_fp8(kv_cache_dtype, config.kv_scheme, kernels=gpu and form.activation == 2):
         return form
-    flags = form.flags | {"kv-cache-dtype": kv_cache_dtype}
-    return replace(form, name=f"{form.name}; FP8 keys and values", kv=1, flags=flags)
+    return replace(form, name=f"{form.name}; FP8 keys and values", kv=1)
 
 
-def fewer_bits(
-    form: Form,
-    config: ModelConfig,
-    capability: tuple[int, int] | None,
-    *,
-    gpu: bool,
-    caches: tuple[str, ...] = ("auto", "fp8"),
-) -> tuple[Form, ...]:
+def fewer_bits(form: Form, config: ModelConfig, capability: tuple[int, int] | None, *, gpu: bool) -> tuple[Form, ...]:
     """Forms with fewer bytes than `form` that the same `serve` takes, the most exact first.
 
-    `caches` are the values of --kv-cache-dtype to try, the form's own first. A CPU has no kernel for FP8 keys and
-    values, so none is suggested there.
+    FP8 keys and values are suggested neither for a CPU, which has no kernel for them, nor where the model's own scheme
+    forbids them.
     """
     dtype, kv = form.flags.get("dtype", "auto"), form.flags.get("kv-cache-dtype", "auto")
     if form.activation == 4 if gpu else dtype not in ("auto", "float32"):
@@ -107,10 +102,12 @@ def fewer_bits(
         made = [
             on_gpu(dtype, one, config, capability) if gpu else on_cpu(dtype, one) for one in ("fp8", "int4")[not gpu :]
         ]
-        rounded = [with_kv(one, kv) for one in made if one.held(config) < form.held(config)]
-    if not gpu or kv != "auto":
+        rounded = [with_kv(one, kv, config, gpu=gpu) for one in made if one.held(config) < form.held(config)]
+    refused = config.kv_scheme is not None and config.kv_scheme.objection
+    if not gpu or form.kv == 1 or refused:
         return tuple(rounded)
-    return tuple(with_kv(one, cache) for one in (form, *rounded) for cache in caches)[1:]
+    pairs = [(one, with_kv(one, "fp8", config, gpu=True)) for one in (form, *rounded)]
+    return tuple(one for pair in pairs for one in pair)[1:]
 
 
 def _flags(dtype: str, quantization: str) -> Flags:
