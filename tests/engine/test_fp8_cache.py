@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Literal
 
 import pytest
 import torch
 from tests.builders import tiny_model_folder, write_tokenizer
 from tests.engine.plain_forward import log_probs
+from tests.engine.tiny_engine import Answer, TinyEngine, request
 from tests.model.kv_files import KV_ALONE, SCHEME, scales, write_with_kv
 
 from firsttoken import LLM
@@ -140,3 +142,26 @@ def test_a_declared_cache_is_left_wide_on_a_cpu_and_one_that_cannot_be_had_is_re
             exact_with(tmp_path, asked)
     with exact_with(tmp_path, "none") as llm:
         assert llm.info.kv_dtype == llm.info.kv_note == ""
+
+
+def test_preemption_and_the_prefix_cache_change_no_answer_over_an_fp8_cache(folder: Path) -> None:
+    params = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+    draw = Random(0)
+    asked = [
+        request(f"r{i}", [draw.randrange(300) for _ in range(size)], params) for i, size in enumerate((30, 42, 17))
+    ]
+
+    def ids(answers: dict[str, Answer]) -> dict[str, list[int]]:
+        return {name: answer.token_ids for name, answer in answers.items()}
+
+    with TinyEngine(folder, fp8_cache=True) as roomy:
+        undisturbed = ids(roomy.run_alone(asked))
+        assert all(layer.k.dtype == torch.uint8 for layer in roomy.runner.kv)
+        cached = roomy.run(asked)
+        assert [cached[name].num_cached_tokens for name in undisturbed] == [28, 40, 16]
+        roomy.engine.check()
+    with TinyEngine(folder, num_blocks=20, fp8_cache=True) as cramped:
+        preempted = ids(cramped.run(asked))
+        assert cramped.engine.stats().counters["num_preemptions_total"] > 0
+        cramped.engine.check()
+    assert ids(cached) == preempted == undisturbed

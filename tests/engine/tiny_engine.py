@@ -13,6 +13,7 @@ from firsttoken.engine.batch import Batch
 from firsttoken.engine.engine import Engine
 from firsttoken.engine.grammar.compiler import GrammarCompiler
 from firsttoken.engine.grammar.vocabulary import vocabulary_of
+from firsttoken.engine.kv_scales import measure_kv_scales
 from firsttoken.engine.model_runner import ModelRunner, make_kv_cache
 from firsttoken.engine.sampler import Sampled, SamplingStep
 from firsttoken.engine.scheduler import SchedulerLimits
@@ -83,6 +84,7 @@ class TinyEngine:
         max_num_batched_tokens: int = 512,
         enable_prefix_caching: bool = True,
         form: Form | None = None,
+        fp8_cache: bool = False,
     ) -> None:
         """`form`: low-bit linears instead of dense float32."""
         config = load_config(folder)
@@ -90,10 +92,11 @@ class TinyEngine:
         decoder = build_decoder(config, open_weights(folder, config), dtype=torch.float32, make_linear=linears)
         rope = RopeTable(config, MAX_LEN)
         limit = token_id_limit(folder)
+        scales = measure_kv_scales(decoder, limit, None) if fp8_cache else None
         self.runner = RecordingRunner(
             decoder,
             rope,
-            make_kv_cache(config, num_blocks, BLOCK_SIZE, torch.float32, torch.device("cpu")),
+            make_kv_cache(config, num_blocks, BLOCK_SIZE, torch.float32, torch.device("cpu"), scales),
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=MAX_LEN,
