@@ -68,6 +68,21 @@ def test_cpu_is_told_in_cores_for_all_processes_of_a_side() -> None:
     assert found.server_rss_bytes == 2e8 + 4
 
 
+def test_what_others_used_is_the_rest_of_the_busy_cores_in_the_part_of_a_stretch_that_was_seen() -> None:
+    def at(moment: float, busy: float, server: float) -> list[Sample]:
+        loads = {"process:server/a:1": 100 * server, "process:client/c:3": 10.0}
+        host = Sample(at=moment, source="host", values={"busy_cores": busy, "cores": 4.0})
+        return [host, *(Sample(at=moment, source=name, values={"cpu_percent": x}) for name, x in loads.items())]
+
+    # A second with nothing of others, one with a core of them, and then three of which a half is in the stretch.
+    samples = [*at(0.0, 4.0, 0.0), *at(1.0, 2.0, 1.9), *at(2.0, 2.1, 1.0), *at(5.0, 3.1, 1.0)]
+    assert usage(samples, 0.0, 2.0).other_cores == pytest.approx(0.5)
+    assert usage(samples, 0.0, 3.5).other_cores == pytest.approx((1.0 + 1.5 * 2.0) / 3.5)
+    assert usage(samples, 0.0, 2.0).cores == 4.0
+    assert usage(samples, 4.0, 7.0).other_cores is None  # a third of it
+    assert usage(samples, 1.0, 1.4).other_cores is None  # too short for the kernel's ticks
+
+
 def test_a_scenarios_use_is_that_of_its_measured_requests() -> None:
     samples = [gpu(at, gpu_percent=100.0 if 2 <= at <= 4 else 0.0, energy_j=100.0 * at) for at in range(8)]
     scenario = ScenarioResult(name="x", scenario="x", load=LoadSpec(concurrency=1), started=0.5, ended=6.5)

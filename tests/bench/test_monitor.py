@@ -125,6 +125,9 @@ def test_the_hosts_load_is_a_share_of_all_its_cores() -> None:
         pass
     (second,) = source.read(1.0)
     assert 0 < second.values["cpu_percent"] <= 100
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert second.values["cores"] == cores
+    assert 0 < second.values["busy_cores"] <= cores
 
 
 def burn(process: psutil.Process, seconds: float) -> None:
@@ -212,10 +215,17 @@ def kinds(samples: Sequence[Sample]) -> set[str]:
 
 
 def test_a_launched_server_is_read_with_its_card_and_host() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as server:
-        found, absent = opened("http://127.0.0.1:1", server.pid)
+    command = [sys.executable, "-c", LISTEN]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        found, absent = opened(f"http://127.0.0.1:{port}", server.pid)
+        elsewhere = opened(f"http://127.0.0.1:{port + 1}", server.pid)
     assert found == {"gpu0", "host", "process:server", "process:client"}
     assert absent == []
+    # A command that hands the server on, to a container say: its own processes are not the server's.
+    assert elsewhere[0] == {"gpu0", "host", "process:client"}
+    assert elsewhere[1] == ["Server's processes: not read, because the launched command does not listen itself."]
 
 
 def test_a_port_that_nobody_serves_is_said() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from firsttoken.tune.arms import Arm, Candidate, Settings
+from firsttoken.tune.disturbance import Disturbance
 from firsttoken.tune.journal import Journal, Plan
 from firsttoken.tune.lab import Event, Judge, Lab, Run
 from firsttoken.tune.quality import Quality
@@ -32,9 +33,11 @@ class Machine:
         *,
         seconds: Callable[[Settings], float] = lambda settings: 60.0,
         noisier: float = 1.0,
+        others: Callable[[int], float] = lambda number: 0.0,
     ) -> None:
-        """`noisier`: times the usual noise."""
+        """`noisier`: times the usual noise. `others`: cores that other programs take during a measurement."""
         self._effect, self._fails, self._seconds, self._noisier = effect, fails, seconds, noisier
+        self._others = others
         self._draw = random.Random(seed)
         self._drift = self._draw.gauss(0, DRIFT)
         self.asked: list[Settings] = []
@@ -45,10 +48,13 @@ class Machine:
         self._drift = keep * self._drift + math.sqrt(1 - keep * keep) * self._draw.gauss(0, DRIFT)
         noise = self._draw.gauss(0, RUN) + self._draw.gauss(0, LAUNCH) + self._drift
         noise *= self._noisier
+        cores = self._others(number)
+        disturbed = [Disturbance("cpu", f"other programs used {cores} of 2 cores", "")] if cores else []
         failure = self._fails(settings)
         if failure:
-            return Run(value=None, seconds=20.0, failure=failure)
-        return Run(value=0.004 * math.exp(noise - self._effect(settings)), seconds=self._seconds(settings))
+            return Run(value=None, seconds=20.0, failure=failure, disturbed=disturbed)
+        slower = math.exp(noise - self._effect(settings) + 0.4 * cores)
+        return Run(value=0.004 * slower, seconds=self._seconds(settings), disturbed=disturbed)
 
 
 GOOD = Quality(passed=True, text="the same")
@@ -79,13 +85,14 @@ def session(
     baseline: Mapping[str, int] | None = None,
     seconds: Callable[[Settings], float] = lambda settings: 60.0,
     noisier: float = 1.0,
+    others: Callable[[int], float] = lambda number: 0.0,
 ) -> Outcome:
     """A whole session; a run takes a minute unless `seconds` says otherwise."""
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder) / "journal.jsonl", plan(seed), resume=False)
         lab = Lab(
             journal,
-            Machine(effect, seed, fails, seconds=seconds, noisier=noisier),
+            Machine(effect, seed, fails, seconds=seconds, noisier=noisier, others=others),
             judge,
             baseline=baseline or {},
             lower_is_better=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from rich.console import Console
 from tests.tune.made_up_session import made_up
 
 from firsttoken.errors import ConfigError
+from firsttoken.tune.disturbance import Disturbance
 from firsttoken.tune.outputs import write_outputs
-from firsttoken.tune.records import load
+from firsttoken.tune.records import DisturbedRun, Tuned, load
+from firsttoken.tune.repeats import Fate
 from firsttoken.tune.report import render
 from firsttoken.tune.table import print_tuned
 from firsttoken.tune.verdict_words import answer
@@ -86,6 +89,40 @@ def test_a_session_that_could_not_tell_does_not_say_that_all_is_well() -> None:
     tuned = msgspec.structs.replace(made_up(kept=False), best_left=0.9)
     assert answer(tuned).en.startswith("Not decided: this session leaves room for a gain of up to 90.0 % in a value.")
     assert answer(tuned).en.endswith("two launches of the same settings differed by 1.1 % here.")
+
+
+def disturbed(fates: Sequence[Fate]) -> Tuned:
+    others = Disturbance("cpu", "other programs used 1.0 of 2 cores", "其他程序占用了 2 个核中的 1.0 个")
+    runs = [DisturbedRun(number=at, label="a < b", what=[others], fate=fate) for at, fate in enumerate(fates, 1)]
+    return msgspec.structs.replace(made_up(kept=False), disturbed=runs, runs=75, unlike=1, client_limited=3)
+
+
+def test_disturbed_runs_are_told_with_what_was_done_about_them() -> None:
+    page = Page()
+    page.feed(render(disturbed(["again", "again", "tried enough"])))
+    assert page.open == []
+    for text in (
+        "3 of 74 measurements were disturbed: other programs on the CPU (3). What was done: 2 measured again, 1 stayed",
+        "In 1 pairs or blocks quiet runs stood beside disturbed ones",
+        "74 次测量中有 3 次受到干扰：其他程序占用 CPU（3 次）",
+        "a < b",
+        "其他程序占用了 2 个核中的 1.0 个",
+        "In 3 runs the benchmark's own client was the limit",
+    ):
+        assert text in page.text
+    assert "Disturbed runs" not in render(made_up())
+
+
+@pytest.mark.parametrize(("stayed", "said"), [(7, False), (8, True)])
+def test_from_a_tenth_of_the_runs_on_the_answer_says_that_the_machine_was_not_quiet(stayed: int, said: bool) -> None:
+    fates: list[Fate] = ["again"] * 2
+    tuned = disturbed(fates + ["never quiet"] * stayed)
+    assert ("The machine was not quiet" in answer(tuned).en) is said
+    assert ("机器并不安静" in answer(tuned).zh) is said
+    if said:
+        assert answer(tuned).en.endswith(
+            "8 of 72 runs stayed disturbed (other programs on the CPU (8)). Stop what else uses it and tune again."
+        )
 
 
 def test_the_files_are_written_and_read_again(tmp_path: Path) -> None:

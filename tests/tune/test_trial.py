@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from firsttoken.bench.records import LoadSpec
+from firsttoken.bench.records import LoadSpec, Sample
 from firsttoken.bench.scenario import RandomPrompts, Scenario
 from firsttoken.tune.space import load_space
 from firsttoken.tune.trial import Bench, Trials
@@ -47,6 +50,33 @@ def test_a_run_has_the_objective_other_figures_and_the_share_within_the_limits(t
     assert (run.slo_met, run.slo_of) == (4, 4)
     assert (tmp_path / run.result).exists()
     assert not (tmp_path / "server.pid").exists()
+
+
+class Crowded:
+    """A monitor that sees other programs use one of two cores, all the time."""
+
+    def start(self, server_pid: int | None) -> None:
+        self._start = time.monotonic()
+
+    def stop(self) -> None:
+        pass
+
+    def samples(self) -> list[Sample]:
+        loads = [("host", {"busy_cores": 1.5, "cores": 2.0})]
+        loads += [("process:server/a:1", {"cpu_percent": 40.0}), ("process:client/b:2", {"cpu_percent": 10.0})]
+        times = (self._start - 1, time.monotonic())
+        return [Sample(at=at, source=source, values=values) for at in times for source, values in loads]
+
+    def absent(self) -> list[str]:
+        return []
+
+
+def test_a_run_tells_what_disturbed_it(trials: Trials) -> None:
+    scenario = msgspec.structs.replace(SCENARIO, loads=[LoadSpec(concurrency=1, requests=30)])
+    crowded = Trials(replace(trials.bench, scenarios=lambda server: [scenario]), lambda url: Crowded())
+    run = crowded({}, number=1, seed=1, limit=None)
+    assert [one.text for one in run.disturbed] == ["other programs used 1.0 of 2 cores"]
+    assert run.value is not None
 
 
 def test_a_server_that_does_not_start_is_a_result(trials: Trials) -> None:

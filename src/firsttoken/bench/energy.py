@@ -13,6 +13,7 @@ from firsttoken.bench.records import Check, RunResult, Sample, ScenarioResult
 
 _HELD_BACK_FLAG = 0.05  # share of samples from which clocks held back are worth a flag
 _POWER_CAP = "software power cap"
+_TOLD_BY, _TOLD_SHARE = 0.5, 0.5  # seconds, and of a stretch, from which its samples tell who used the cores
 _SLOWER_FLAG = 0.05  # share of the fastest clock: a card at its power limit is as it should be until it loses more
 
 
@@ -38,6 +39,8 @@ class Usage(msgspec.Struct, kw_only=True, frozen=True):
     server_cores: float | None = None  # cores' worth of CPU, all its processes
     server_rss_bytes: float | None = None  # the most, all its processes; shared pages count for each
     client_cores: float | None = None
+    other_cores: float | None = None  # cores' worth of CPU that neither server nor client used, steal included
+    cores: float | None = None  # of which all these are parts
 
 
 def usage(samples: Iterable[Sample], start: float, end: float, output_tokens: int = 0) -> Usage:
@@ -68,6 +71,8 @@ def usage(samples: Iterable[Sample], start: float, end: float, output_tokens: in
         server_cores=_cores(server),
         server_rss_bytes=_sum(series.largest("rss_bytes") for series in server),
         client_cores=_cores(client),
+        other_cores=_others(host, server, client),
+        cores=max((sample.values["cores"] for sample in host.all if "cores" in sample.values), default=None),
     )
 
 
@@ -134,6 +139,16 @@ class _Series:
         whole = [(self.start, first), *inner, (self.end, last)]
         return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(whole))
 
+    def core_seconds(self, name: str, unit: float) -> tuple[float, float]:
+        """A load's part in the stretch, and the seconds of the stretch that its samples tell about."""
+        total = seen = 0.0
+        for before, sample in pairwise(self.all):
+            inside = min(sample.at, self.end) - max(before.at, self.start)
+            if inside > 0 and name in sample.values:
+                total += sample.values[name] * unit * inside
+                seen += inside
+        return total, seen
+
     def _points(self, name: str) -> list[tuple[float, float]]:
         return [(sample.at, sample.values[name]) for sample in self.all if name in sample.values]
 
@@ -167,6 +182,19 @@ def _cores(processes: Sequence[_Series]) -> float | None:
         return None
     total = sum(sample.values.get("cpu_percent", 0.0) for series in processes for sample in series.inside)
     return total / 100 / len(moments)
+
+
+def _others(host: _Series, server: Sequence[_Series], client: Sequence[_Series]) -> float | None:
+    """What is left of the busy cores. None where a part is not known, or too little of the stretch was seen.
+
+    A load is that of the time since the sample before it, so each counts by how much of that lies in the stretch: all
+    sources are read together, and the same times go in on both sides, however few they are.
+    """
+    busy, seen = host.core_seconds("busy_cores", 1.0)
+    if not server or not client or seen < max(_TOLD_BY, _TOLD_SHARE * (host.end - host.start)):
+        return None
+    ours = sum(series.core_seconds("cpu_percent", 0.01)[0] for series in (*server, *client))
+    return max(busy - ours, 0.0) / seen
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -27,6 +27,23 @@ def root_of_port(psutil: Any, port: int, own_pid: int | None = None) -> int | No
     return found[0] if found else None
 
 
+def has_listener(psutil: Any, root: int, port: int) -> bool:
+    """Whether a process, or one that came from it, listens on the port itself. False where it cannot be read."""
+    try:
+        tree = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
+    except psutil.Error:
+        return False
+    return any(_listens(psutil, process, port) for process in tree)
+
+
+def _listens(psutil: Any, process: Any, port: int) -> bool:
+    try:
+        connections = process.net_connections("tcp")
+    except psutil.Error:  # it has ended
+        return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in connections)
+
+
 def _top(psutil: Any, pid: int, ours: set[int]) -> int:
     try:
         group = os.getpgid(pid)

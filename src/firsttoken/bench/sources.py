@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from firsttoken.bench.monitor import Monitor, Source
 from firsttoken.bench.records import Sample
-from firsttoken.bench.server_process import root_of_port
+from firsttoken.bench.server_process import has_listener, root_of_port
+from firsttoken.bench.workers import allowed_cores
 from firsttoken.machine.gpu_sensors import GpuSensors, open_sensors
 
 _LOOK_FOR_CHILDREN = 1.0  # seconds; a scan of every process of the host
@@ -52,24 +53,40 @@ class GpuSource:
 
 
 class HostSource:
-    """All cores together, 100 % meaning that every one is busy, and memory in use."""
+    """All cores together, 100 % meaning that every one is busy, and memory in use.
+
+    Also how many cores' worth were busy of the `cores` that this process, and so what it launches, may run on.
+    """
 
     def __init__(self, psutil: Any) -> None:
         self._psutil = psutil
-        self._before: tuple[float, float] | None = None
+        self._before: list[tuple[float, float]] = []
 
     def read(self, at: float) -> list[Sample]:
-        times = self._psutil.cpu_times()
-        idle = times.idle + getattr(times, "iowait", 0.0)
-        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # counted in user
+        now = [_spent(times) for times in self._psutil.cpu_times(percpu=True)]
         values = {"memory_used_bytes": float(self._psutil.virtual_memory().used)}
-        if self._before is not None and total > self._before[0]:
-            values["cpu_percent"] = 100 * (1 - (idle - self._before[1]) / (total - self._before[0]))
-        self._before = total, idle
+        if len(now) == len(self._before):
+            passed = [(t1 - t0, i1 - i0) for (t1, i1), (t0, i0) in zip(now, self._before, strict=True)]
+            ours = [passed[core] for core in allowed_cores() if core < len(passed)] or passed
+            if (busy := _busy(passed)) is not None and (busy_of_ours := _busy(ours)) is not None:
+                values |= {"cpu_percent": 100 * busy, "busy_cores": busy_of_ours * len(ours), "cores": float(len(ours))}
+        self._before = now
         return [Sample(at=at, source="host", values=values)]
 
     def absent(self) -> list[str]:
         return []
+
+
+def _spent(times: Any) -> tuple[float, float]:
+    """Seconds of a core since it was started: all, and those in which it had nothing to do."""
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # counted in user
+    return total, times.idle + getattr(times, "iowait", 0.0)
+
+
+def _busy(passed: Sequence[tuple[float, float]]) -> float | None:
+    """The share of the time that has passed over these cores; None where the clock has not moved."""
+    total = sum(seconds for seconds, _ in passed)
+    return 1 - sum(idle for _, idle in passed) / total if total > 0 else None
 
 
 class ProcessSource:
@@ -174,6 +191,9 @@ def _open(
         server = server_pid if server_pid is not None else root_of_port(psutil, port)
         if server is None:
             sources.append(Absent(f"Server's processes: not read, because nobody seen here listens on port {port}."))
+        elif not has_listener(psutil, server, port):
+            # A container's client, say: what it uses is not the server's, and what the server uses would be others'.
+            sources.append(Absent("Server's processes: not read, because the launched command does not listen itself."))
         else:
             sources.append(ProcessSource(psutil, "server", server))
     sources.append(ProcessSource(psutil, "client", os.getpid(), without=server))

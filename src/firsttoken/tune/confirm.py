@@ -47,20 +47,28 @@ def confirm(lab: Lab, config: Config, shown: Sequence[Arm], *, least: float, alp
     `shown`: arms of which it is measured what each adds.
     """
     sides = _sides(config, shown)
-    most = min(int((lab.left - reserve) / lab.seconds_of([config, *sides.values()])), MOST_BLOCKS)
+    each = lab.seconds_of([config, *sides.values()])
+    most = min(int((lab.left - reserve) / each), MOST_BLOCKS)
     looks = looks_for(most)
     done: list[dict[Config, Run]] = []
     claims: dict[Arm | None, Claim] = {}
-    failures = 0
+    failures, looked, repeated = 0, 0, lab.repeats.seconds
+
+    def is_cut_short() -> bool:
+        """Whether repeats of disturbed runs took the time of the next block."""
+        return len(done) >= MINIMUM_PAIRS and lab.repeats.seconds > repeated and lab.left < reserve + each
+
     for end, share in looks:
-        while len(done) < end and failures < _GIVEN_UP:
-            block = lab.block([config, *sides.values()])
+        while len(done) < end and failures < _GIVEN_UP and not is_cut_short():
+            least_blocks = max(MINIMUM_PAIRS - len(done) - 1, 0) * each
+            block = lab.block([config, *sides.values()], after=reserve + least_blocks)
             if config not in block:
                 failures += 1
                 continue
             done.append(block)
-        if failures >= _GIVEN_UP:
+        if failures >= _GIVEN_UP or len(done) == looked:
             break
+        looked = len(done)
         claims = _look(lab, config, sides, done, claims, least, alpha * share)
         if all(_settled(claim, least) for claim in claims.values()):
             break
@@ -92,8 +100,13 @@ def least_seconds(lab: Lab, config: Config, shown: Sequence[Arm]) -> float:
 
 
 def _gains(lab: Lab, done: Sequence[dict[Config, Run]], config: Config) -> list[float]:
-    """Over the baseline, in the blocks that have both."""
-    return [lab.gain(block[BASELINE], block[config]) for block in done if BASELINE in block and config in block]
+    """Over the baseline, in the blocks where both can be compared."""
+    return _between(lab, done, BASELINE, config)
+
+
+def _between(lab: Lab, done: Sequence[dict[Config, Run]], first: Config, second: Config) -> list[float]:
+    gains = [lab.gain(block[first], block[second]) for block in done if first in block and second in block]
+    return [gain for gain in gains if gain is not None]
 
 
 def _sides(config: Config, shown: Sequence[Arm]) -> dict[Arm | None, Config]:
@@ -113,7 +126,7 @@ def _look(
 ) -> dict[Arm | None, Claim]:
     found: dict[Arm | None, Estimate] = {}
     for arm, other in sides.items():
-        gains = [lab.gain(block[other], block[config]) for block in done if other in block]
+        gains = _between(lab, done, other, config)
         if gains:
             found[arm] = estimate(gains)
     # The whole of a config of one knob is that knob's claim: one hypothesis, not two.

@@ -13,8 +13,10 @@ import msgspec
 
 from firsttoken.errors import Unavailable
 from firsttoken.tune.arms import BASELINE, Arm, Config, Settings, Value, in_order, named, settings_of
+from firsttoken.tune.disturbance import Disturbance, alike
 from firsttoken.tune.journal import Journal
 from firsttoken.tune.quality import Quality
+from firsttoken.tune.repeats import Repeats, sentence
 
 _TIMES_BASELINE = 6.0  # a run that takes so much longer than the baseline's is ended
 _LEAST_LIMIT = 60.0  # seconds
@@ -30,6 +32,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     slo_met: int = 0  # requests within every limit
     slo_of: int = 0
     result: str = ""  # the file with everything
+    disturbed: list[Disturbance] = []  # what else acted on it
+    client_limited: bool = False  # the benchmark's client was the limit, so the figure is not the server's
 
 
 class Measure(Protocol):
@@ -110,7 +114,9 @@ class Lab:
         self.tell = tell
         self.budget = budget
         self.spent = 0.0
-        self.runs: list[Kept] = []
+        self.runs: list[Kept] = []  # that count
+        self.measured = 0
+        self.repeats = Repeats(budget)
         self.failed: dict[Config, str] = {}  # constraints: nothing that holds one of these is tried again
         self.blocks = 0
 
@@ -142,9 +148,10 @@ class Lab:
 
     # --- runs ---
 
-    def block(self, configs: Iterable[Config]) -> dict[Config, Run]:
+    def block(self, configs: Iterable[Config], *, after: float = 0.0) -> dict[Config, Run]:
         """One run of each config, close in time, in random order, with the same prompts. Failed ones are left out.
 
+        `after`: seconds of the budget that are planned for what follows, and so not for repeats of disturbed runs.
         Raises Unavailable where the baseline fails twice.
         """
         self.blocks += 1
@@ -153,49 +160,85 @@ class Lab:
         draw.shuffle(order)
         seed = draw.getrandbits(53)
         done: dict[Config, Run] = {}
-        for config in order:
-            run = self._run(config, seed)
+        for place, config in enumerate(order, 1):
+            run = self._run(config, seed, after + self.seconds_of(order[place:]))
             if run.value is None:
                 self._note_failure(config, run.failure)
             else:
                 done[config] = run
         return done
 
-    def pair(self, first: Config, second: Config) -> float | None:
-        """The gain of the second over the first; None where one of them failed."""
-        if first == second:
-            return self._twice(first)
-        done = self.block([first, second])
-        return self.gain(done[first], done[second]) if len(done) == 2 else None
+    def pair(self, first: Config, second: Config, *, after: float = 0.0) -> float | None:
+        """The gain of the second over the first; None where one failed, or where the two cannot be compared."""
+        unlike = "One run of the pair is disturbed and the other is not"
+        for again in (True, False):
+            runs = self._both(first, second, after)
+            if runs is None:
+                return None
+            gain = self.gain(*runs)
+            if gain is not None:
+                return gain
+            if not again or not self.repeats.may_take(sum(run.seconds for run in runs), self.left - after):
+                break
+            self.tell(Said(f"{unlike}: both are measured again."))
+        self.tell(Said(f"{unlike}: they are not compared."))
+        return None
 
-    def _twice(self, config: Config) -> float | None:
-        """The gain of a config over itself: the noise of a pair."""
+    def _both(self, first: Config, second: Config, after: float) -> tuple[Run, Run] | None:
+        if first != second:
+            done = self.block([first, second], after=after)
+            return (done[first], done[second]) if len(done) == 2 else None
         self.blocks += 1
         seed = random.Random(f"{self._seed}/{self.blocks}").getrandbits(53)
-        runs = [self._run(config, seed) for _ in range(2)]
-        return self.gain(*runs) if all(run.value is not None for run in runs) else None
+        one = self._run(first, seed, after + self.run_seconds)
+        other = self._run(first, seed, after)
+        return (one, other) if one.value is not None and other.value is not None else None
 
-    def gain(self, first: Run, second: Run) -> float:
-        """The logarithm by which the second is better."""
+    def gain(self, first: Run, second: Run) -> float | None:
+        """The logarithm by which the second is better; None where one was disturbed and the other was not."""
         assert first.value is not None
         assert second.value is not None
+        if not alike(first.disturbed, second.disturbed):
+            return None
         return self._sign * math.log(second.value / first.value)
 
-    def _run(self, config: Config, seed: int) -> Run:
-        number = len(self.runs) + 1
-        settings = settings_of(self._baseline, config)
+    def _run(self, config: Config, seed: int, after: float) -> Run:
+        """The run that counts; measurements that were disturbed come before it, as far as they were made again."""
+        instead_of: list[int] = []
+        while True:
+            run = self._measured(config, seed, instead_of)
+            fate = self.repeats.judge(
+                self.measured,
+                config,
+                run.disturbed,
+                seconds=run.seconds,
+                tries=len(instead_of) + 1,
+                left=self.left - after,
+            )
+            if fate is not None:
+                self.tell(Said(sentence(self.repeats.log[-1])))
+            if fate != "again":
+                break
+            instead_of.append(self.measured)
+        self.runs.append(Kept(self.blocks, config, run))
+        return run
+
+    def _measured(self, config: Config, seed: int, instead_of: Sequence[int]) -> Run:
+        """One measurement, from the journal or made now and written there, disturbed or not."""
+        self.measured += 1
+        number, settings = self.measured, settings_of(self._baseline, config)
         again = self._journal.known > 0
         limit = self._limit()
         if not again:
             self.tell(Trying(number, config))
+        ask = {"number": number, "block": self.blocks, "settings": settings, "seed": seed}
         answer = self._journal.step(
             "run",
-            {"number": number, "block": self.blocks, "settings": settings, "seed": seed},
+            ask | ({"instead_of": instead_of[-1]} if instead_of else {}),
             lambda: msgspec.to_builtins(self._try(config, settings, number, seed, limit)),
         )
         run = msgspec.convert(answer, Run)
         self.spent += run.seconds
-        self.runs.append(Kept(self.blocks, config, run))
         self.tell(Tried(number, config, run, self.spent, again))
         return run
 
@@ -210,6 +253,13 @@ class Lab:
     def _limit(self) -> float | None:
         seen = [kept.run.seconds for kept in self.runs if kept.config == BASELINE and kept.run.value is not None]
         return max(_TIMES_BASELINE * statistics.median(seen), _LEAST_LIMIT) if seen else None
+
+    def unlike_blocks(self) -> int:
+        """Blocks in which not all runs could be compared."""
+        kinds: dict[int, set[frozenset[str]]] = {}
+        for kept in self.runs:
+            kinds.setdefault(kept.block, set()).add(frozenset(one.kind for one in kept.run.disturbed))
+        return sum(len(seen) > 1 for seen in kinds.values())
 
     # --- failures ---
 

@@ -11,6 +11,7 @@ import msgspec
 from firsttoken.bench.metrics import output_tokens
 from firsttoken.bench.records import RequestRecord, RunResult
 from firsttoken.bench.roofline import Roofline
+from firsttoken.tune.disturbance import Disturbance
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     ttft: float = 0.0  # seconds
     tpot: float = 0.0
     bounds: dict[str, Any] = {}  # the roofline, where it is known
+    disturbed: list[Disturbance] = []  # what else acted on it
 
     def roofline(self) -> Roofline | None:
         return msgspec.convert(self.bounds, Roofline) if self.bounds else None

@@ -9,6 +9,8 @@ import msgspec
 
 from firsttoken.bench.compare import Comparison
 from firsttoken.errors import ConfigError
+from firsttoken.tune.disturbance import Disturbance
+from firsttoken.tune.repeats import Fate
 from firsttoken.tune.stats import Verdict
 
 SCHEMA = "firsttoken.tune.result/1"
@@ -55,6 +57,15 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     baseline: bool
 
 
+class DisturbedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement on which more than the settings acted."""
+
+    number: int
+    label: str  # of its config
+    what: list[Disturbance]
+    fate: Fate
+
+
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     """A finished session."""
 
@@ -69,7 +80,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     slo: dict[str, float]
     budget: float  # seconds
     spent: float
-    runs: int
+    runs: int  # measurements, the probe and what was measured again included
     noise: float  # standard deviation of what two runs of the same settings differ by
     least: float  # gain from which a knob is kept
     best_left: float  # the largest gain that the data leave possible for any value tried
@@ -90,6 +101,9 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     predictions_right: int  # of those that were made: gain, loss or neither, as measured
     predictions_made: int
     prediction_error: float  # mean absolute, a share
+    disturbed: list[DisturbedRun] = []
+    unlike: int = 0  # pairs or blocks in which quiet and disturbed runs could not be compared
+    client_limited: int = 0  # runs that count in which the benchmark's client was the limit
 
 
 def save(path: Path, tuned: Tuned) -> None:

@@ -18,6 +18,7 @@ from firsttoken.bench.words import Words, same
 from firsttoken.tune.interval_chart import LEGEND, Line, interval_chart
 from firsttoken.tune.records import Point, Row, Tuned
 from firsttoken.tune.stats import MARGIN, Verdict
+from firsttoken.tune.unrest import disturbed_section
 from firsttoken.tune.verdict_words import answer, interval, percent
 
 _VERDICTS: dict[Verdict, tuple[Words, str, int]] = {
@@ -49,6 +50,7 @@ def render(tuned: Tuned) -> str:
         _knobs(tuned),
         _pareto(tuned.points),
         _rejected(tuned),
+        disturbed_section(tuned),
         _method(tuned),
     ]
     return html_page(f"{tuned.model} · firsttoken tune", "".join(body))

@@ -45,10 +45,10 @@ class Screener:
             pairs = min(_pairs_for(self.arms, _LEAST_SPARE, _LEAST_EACH), self._lab.runs_left // 2)
         knobs = len({arm.knob for arm in self.arms})
         self._lab.tell(Stage("screening", f"{len(self.arms)} values of {knobs} knobs in {pairs} pairs"))
-        for first, second in plan_pairs(self.arms, pairs, self._seed) if pairs else []:
+        for number, (first, second) in enumerate(plan_pairs(self.arms, pairs, self._seed) if pairs else [], 1):
             if self._is_time_to_confirm():
                 break
-            self._pair(first, second)
+            self._pair(first, second, after=2 * (pairs - number) * self._lab.run_seconds)
 
     def go_on(self, without: Collection[Arm]) -> None:
         """Further pairs, in the time that is left, of the arms that may still gain much."""
@@ -95,12 +95,12 @@ class Screener:
             if made == 1 and self._lab.runs_left >= _SHORT:
                 pairs = _NOISE_PAIRS
 
-    def _pair(self, first: Config, second: Config) -> None:
+    def _pair(self, first: Config, second: Config, *, after: float = 0.0) -> None:
         lab = self._lab
         first, second = (lab.without_failures(config - frozenset(self.dropped)) for config in (first, second))
         if first == second and self.dropped:
             return  # nothing but dropped arms was in it
-        gain = lab.pair(first, second)
+        gain = lab.pair(first, second, after=after)
         if gain is not None:
             self._measured.append((first, second, gain))
             self._drop()

@@ -27,11 +27,16 @@ def combinations(arms: Mapping[str, Sequence[Arm]]) -> int:
     return count - 1
 
 
-def search(lab: Lab, arms: Mapping[str, Sequence[Arm]], incumbent: Config, pairs: int, seed: int) -> Config:
-    """The incumbent, or what beat it, within so many pairs. Only arms of the incumbent's knobs' kind are asked for."""
+def search(
+    lab: Lab, arms: Mapping[str, Sequence[Arm]], incumbent: Config, pairs: int, seed: int, *, after: float = 0.0
+) -> Config:
+    """The incumbent, or what beat it, within so many pairs. Only arms of the incumbent's knobs' kind are asked for.
+
+    `after`: seconds that what follows needs.
+    """
     if combinations(arms) < 2 or pairs < 1:
         return incumbent
-    gains = _propose(lab, arms, incumbent, min(_PROPOSALS, pairs, combinations(arms) - 1), seed)
+    gains = _propose(lab, arms, incumbent, min(_PROPOSALS, pairs, combinations(arms) - 1), seed, after)
     left = pairs - sum(map(len, gains.values()))
     running = [config for config in gains if statistics.fmean(gains[config]) > 0]
     for more in _RUNGS:
@@ -39,7 +44,7 @@ def search(lab: Lab, arms: Mapping[str, Sequence[Arm]], incumbent: Config, pairs
         for config in running:
             for _ in range(min(more, left)):
                 left -= 1
-                gain = lab.pair(incumbent, config)
+                gain = lab.pair(incumbent, config, after=after)
                 if gain is not None:
                     gains[config].append(gain)
         running = [config for config in running if statistics.fmean(gains[config]) > 0]
@@ -52,7 +57,7 @@ def search(lab: Lab, arms: Mapping[str, Sequence[Arm]], incumbent: Config, pairs
 
 
 def _propose(
-    lab: Lab, arms: Mapping[str, Sequence[Arm]], incumbent: Config, proposals: int, seed: int
+    lab: Lab, arms: Mapping[str, Sequence[Arm]], incumbent: Config, proposals: int, seed: int, after: float
 ) -> dict[Config, list[float]]:
     """Gains over the incumbent of what the model proposed, a pair each."""
     try:
@@ -85,7 +90,7 @@ def _propose(
             study.tell(trial, 0.0 if config == incumbent else _worst(gains))
             continue
         if config not in gains:
-            gain = lab.pair(incumbent, config)
+            gain = lab.pair(incumbent, config, after=after)
             if gain is None:
                 study.tell(trial, _worst(gains))
                 continue

@@ -25,6 +25,7 @@ from firsttoken.tune.search import combinations, search
 from firsttoken.tune.stats import ALPHA, MARGIN, Estimate, estimate, verdict
 
 _FRESH_PAIRS = 8
+_CONFIRMATION = 40  # runs that a search leaves
 _UNSURE = 0.2  # level of the intervals that choose what is looked at again
 _ROUND = 0.7  # of what is left of alpha, for a round of confirmation
 
@@ -121,7 +122,7 @@ class Session:
             return BASELINE, _NO_QUALITY
         if not finalists:
             return BASELINE, _TOO_SHORT
-        config, pairs = lab.without_failures(frozenset(finalists)), (lab.runs_left - 40) // 2
+        config, pairs = lab.without_failures(frozenset(finalists)), (lab.runs_left - _CONFIRMATION) // 2
         if pairs > 0:
             knobs = {arm.knob for arm in finalists}
             values = {
@@ -129,7 +130,8 @@ class Session:
             }
             if combinations(values) > 1:
                 lab.tell(Stage("search", f"{combinations(values)} combinations of {len(knobs)} knobs"))
-                config = search(lab, values, config, pairs, self._seed)
+                kept = _CONFIRMATION * lab.run_seconds
+                config = search(lab, values, config, pairs, self._seed, after=kept)
         return self._confirmed(config, found, least)
 
     def _good_finalists(self, hopeful: list[Arm], found: Screening, least: float) -> list[Arm]:
@@ -263,10 +265,11 @@ class Session:
         lab = self._lab
         if not kept:
             return None, (0, 0)
-        pairs = max(min(_FRESH_PAIRS, int(lab.left / lab.seconds_of([BASELINE, kept]))), LEAST_FRESH_PAIRS)
+        each = lab.seconds_of([BASELINE, kept])
+        pairs = max(min(_FRESH_PAIRS, int(lab.left / each)), LEAST_FRESH_PAIRS)
         lab.tell(Stage("fresh", f"{named(kept)} against the baseline, {pairs} fresh pairs"))
         before = lab.blocks
-        gains = [lab.pair(BASELINE, kept) for _ in range(pairs)]
+        gains = [lab.pair(BASELINE, kept, after=(pairs - number) * each) for number in range(1, pairs + 1)]
         known = [gain for gain in gains if gain is not None]
         return (estimate(known) if known else None), (before + 1, lab.blocks)
 

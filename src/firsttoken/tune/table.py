@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from firsttoken.tune.records import Row, Tuned
+from firsttoken.tune.unrest import disturbed_sentence
 from firsttoken.tune.verdict_words import answer, interval, percent
 
 _STYLES = {"helps": "green", "hurts": "red", "equivalent": "dim", "undecided": "yellow"}
@@ -23,6 +24,8 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     for row in tuned.rows:
         if row.refused:
             console.print(Text(f"{row.label}: {row.refused}", style="dim"), soft_wrap=True)
+    if tuned.disturbed:
+        console.print(Text(disturbed_sentence(tuned).en, style="dim"), soft_wrap=True)
     console.print()
     console.print(Text(answer(tuned).en, style="bold"), soft_wrap=True)
     console.print(Text(tuned.command), soft_wrap=True)

@@ -10,15 +10,16 @@ from pathlib import Path
 
 from firsttoken.bench.events import Event, Note, Progress
 from firsttoken.bench.records import RunResult, ServerIdentity
-from firsttoken.bench.result_file import requests_path
+from firsttoken.bench.result_file import load_result, requests_path
 from firsttoken.bench.roofline_judge import MachineCeilings, RooflineJudge
-from firsttoken.bench.run import BenchSpec, Judge, run_scenarios
+from firsttoken.bench.run import BenchSpec, Judge, Monitor, run_scenarios
 from firsttoken.bench.scenario import Scenario
 from firsttoken.bench.sources import monitor_for
 from firsttoken.errors import FirstTokenError
 from firsttoken.machine.gpu import read_gpus
 from firsttoken.machine.host import read_host
 from firsttoken.tune.arms import Settings
+from firsttoken.tune.disturbance import Disturbance, client_was_the_limit, disturbances
 from firsttoken.tune.guarded import end_leftover, guarded
 from firsttoken.tune.lab import Run
 from firsttoken.tune.objective import Objective, figures_of, value_of
@@ -53,8 +54,9 @@ class Bench:
 class Trials:
     """Measures settings; a server's failure is an answer."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, bench: Bench, monitor: Callable[[str], Monitor] = monitor_for) -> None:
+        """`monitor` makes one of the server at a URL."""
+        self.bench, self._monitor = bench, monitor
         self._note = bench.folder / "server.pid"
         self._ceilings = MachineCeilings("http://127.0.0.1")
 
@@ -68,10 +70,11 @@ class Trials:
         try:
             result = self._play(settings, path, seed, limit, [])
         except FirstTokenError as error:
-            return Run(value=None, seconds=time.monotonic() - started, failure=str(error))
+            seconds = time.monotonic() - started
+            return Run(value=None, seconds=seconds, failure=str(error), disturbed=_until_its_end(path))
         except _TooSlow:
-            text = f"it was ended after {limit:.0f} s, six times what the baseline takes"
-            return Run(value=None, seconds=time.monotonic() - started, failure=text)
+            text, seconds = f"it was ended after {limit:.0f} s, six times what the baseline takes", time.monotonic()
+            return Run(value=None, seconds=seconds - started, failure=text, disturbed=_until_its_end(path))
         seconds = time.monotonic() - started
         failure = _failure(result)
         value = value_of(result, self.bench.objective)
@@ -87,6 +90,8 @@ class Trials:
             slo_met=round(sum(met)) if self.bench.slo else 0,
             slo_of=attempted if self.bench.slo else 0,
             result=str(path.relative_to(self.bench.folder)),
+            disturbed=disturbances(result),
+            client_limited=client_was_the_limit(result),
         )
 
     def probe(self, settings: Settings, seed: int) -> Probe:
@@ -111,6 +116,7 @@ class Trials:
             memory_free=gpus[0].memory_free if on_gpu else host.memory_available,
             cores=host.cores,
             shared=self.bench.shared,
+            disturbed=disturbances(result),
             **facts_of(result),
         )
 
@@ -135,7 +141,7 @@ class Trials:
             self_test_seconds=_LEAST_SELF_TEST,
             command=[command],
         )
-        return run_scenarios(spec, _Watch(bench.tell, limit, command), monitor=monitor_for(url), judges=judges)
+        return run_scenarios(spec, _Watch(bench.tell, limit, command), monitor=self._monitor(url), judges=judges)
 
 
 class _Watch:
@@ -151,6 +157,11 @@ class _Watch:
         self._tell(event)
         if isinstance(event, Progress) and self._end is not None and time.monotonic() > self._end:
             raise _TooSlow
+
+
+def _until_its_end(path: Path) -> list[Disturbance]:
+    """What acted on a run that was broken off, by what it left on disk."""
+    return disturbances(load_result(path)) if path.exists() else []
 
 
 def _failure(result: RunResult) -> str:

@@ -20,11 +20,11 @@ from firsttoken.tune.arms import BASELINE, Arm, Config, Settings, in_order, name
 from firsttoken.tune.choose import Choice, choose
 from firsttoken.tune.config_text import config_text
 from firsttoken.tune.journal import Journal, Plan
-from firsttoken.tune.lab import Event, Judge, Lab, Said, Stage
+from firsttoken.tune.lab import Event, Judge, Lab, Run, Said, Stage
 from firsttoken.tune.objective import FIGURES
 from firsttoken.tune.predict import score
 from firsttoken.tune.probe import Probe
-from firsttoken.tune.records import Gain, Point, Row, Tuned
+from firsttoken.tune.records import DisturbedRun, Gain, Point, Row, Tuned
 from firsttoken.tune.session import Outcome, Session
 from firsttoken.tune.space import Space
 from firsttoken.tune.stats import MARGIN, Estimate
@@ -64,6 +64,8 @@ def run_tuning(
             "probe", {"settings": baseline}, lambda: msgspec.to_builtins(_probe(trials, baseline, plan.seed))
         )
         probe = msgspec.convert(answer, Probe)
+        for one in probe.disturbed:  # nothing rests on this run, but there is still time to make it quiet
+            tell(Said(f"The machine is not quiet now: {one.text}. Runs that are disturbed are measured again."))
         choice = choose(request.space, plan.knobs, baseline, probe, plan.objective)
         for skipped in choice.skipped:
             tell(Said(f"Not tried: {skipped.arm.label}: {skipped.why.en}"))
@@ -119,7 +121,7 @@ def _result(request: Request, lab: Lab, choice: Choice, outcome: Outcome) -> Tun
         slo=plan.slo,
         budget=plan.budget,
         spent=lab.spent,
-        runs=len(lab.runs) + 1,
+        runs=lab.measured + 1,
         noise=_share(outcome.noise),
         least=_share(outcome.least),
         best_left=_share(outcome.most_left),
@@ -140,6 +142,12 @@ def _result(request: Request, lab: Lab, choice: Choice, outcome: Outcome) -> Tun
         predictions_right=right,
         predictions_made=made,
         prediction_error=error,
+        disturbed=[
+            DisturbedRun(number=one.number, label=named(one.config), what=list(one.what), fate=one.fate)
+            for one in lab.repeats.log
+        ],
+        unlike=lab.unlike_blocks(),
+        client_limited=sum(kept.run.client_limited for kept in lab.runs),
     )
 
 
@@ -227,14 +235,14 @@ def _skipped(space: Space, choice: Choice) -> list[Row]:
 def _comparison(folder: Path, lab: Lab, outcome: Outcome) -> Comparison | None:
     """Every figure of the fresh pairs."""
     first, last = outcome.fresh_blocks
-    blocks: dict[int, dict[Config, str]] = {}
+    blocks: dict[int, dict[Config, Run]] = {}
     for kept in lab.runs:
         if first and first <= kept.block <= last and kept.run.value is not None and kept.run.result:
-            blocks.setdefault(kept.block, {})[kept.config] = kept.run.result
+            blocks.setdefault(kept.block, {})[kept.config] = kept.run
     pairs = [
-        (load_result(folder / runs[BASELINE]), load_result(folder / runs[outcome.kept]))
+        (load_result(folder / runs[BASELINE].result), load_result(folder / runs[outcome.kept].result))
         for runs in blocks.values()
-        if len(runs) == 2
+        if len(runs) == 2 and lab.gain(runs[BASELINE], runs[outcome.kept]) is not None
     ]
     return compare_pairs(pairs, ("before", "after")) if pairs else None
 

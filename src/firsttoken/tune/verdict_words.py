@@ -6,6 +6,7 @@ from firsttoken.bench.words import Words, same
 from firsttoken.tune.objective import FIGURES, OBJECTIVES
 from firsttoken.tune.records import Gain, Tuned
 from firsttoken.tune.stats import MUCH
+from firsttoken.tune.unrest import unrest
 
 
 def percent(gain: float) -> str:
@@ -26,7 +27,12 @@ def objective_name(tuned: Tuned) -> Words:
 
 
 def answer(tuned: Tuned) -> Words:
-    """What to do."""
+    """What to do, and whether the machine was quiet enough to say it."""
+    advice, doubt = _advice(tuned), unrest(tuned)
+    return Words(f"{advice.en.strip()} {doubt.en}".strip(), f"{advice.zh}{doubt.zh}")
+
+
+def _advice(tuned: Tuned) -> Words:
     if tuned.changed and tuned.fresh is not None:
         what, gain = ", ".join(tuned.changed), percent(tuned.fresh.gain)
         name, ends = objective_name(tuned), interval(tuned.fresh)
