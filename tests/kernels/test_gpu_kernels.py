@@ -142,7 +142,7 @@ class _Paged:
         k, v = (_random(sequences * blocks + 1, KV_HEADS, BLOCK, HEAD_DIM) for _ in range(2))
         self.kv = KVLayer(k, v)
         if fp8:
-            scales = torch.exp2(torch.randint(-7, 3, (2, KV_HEADS), device=DEVICE).float())
+            scales = torch.exp2(torch.rand(2, KV_HEADS, device=DEVICE) * 10 - 7)  # a checkpoint's are no powers of two
             k, v = (e4m3.encode(x, scale[:, None, None]) for x, scale in zip((k, v), scales, strict=True))
             self.kv = KVLayer(k, v, scales)
         self.tables = (torch.randperm(sequences * blocks, device=DEVICE) + 1).view(sequences, blocks).int()
