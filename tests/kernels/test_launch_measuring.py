@@ -23,11 +23,13 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu.card import GpuCard
+from firsttoken.kernels.gpu.card_facts import CardFacts
 from firsttoken.kernels.gpu.compile_pool import Build, CompilePool
 from firsttoken.kernels.gpu.measured_product import operands
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 DTYPE = torch.bfloat16 if torch.cuda.is_available() else torch.float32
+HOPPER = CardFacts(name="NVIDIA H200", capability=(9, 0), processors=132, shared_bytes=227 * 1024)
 JOB = Job(name="o", op="linear_add", n=16, k=256, rows=2, bias=True)
 
 
@@ -52,7 +54,7 @@ def test_every_candidate_has_a_call_to_compile_without_a_tensor_on_the_card(op: 
     job = Job(name=op, op=op, n=192, k=2048, rows=4, bias=True)  # type: ignore[arg-type]
     launches = [*candidates(job, Limits(227 * 1024, True)), library(job)]
     assert {product.form for product in launches} == {"matvec", "dot", "library"}
-    build = Build(torch.bfloat16, dependent_launch=True)
+    build = Build(torch.bfloat16, HOPPER)
     assert all(build((job, product)) for product in launches)
 
 
@@ -60,7 +62,7 @@ def test_every_candidate_has_a_call_to_compile_without_a_tensor_on_the_card(op: 
 @pytest.mark.parametrize("rows", [1, 64])
 @pytest.mark.parametrize("weight", ["fp8-row", "fp8-128x128", "int8-128", "int4-128-points"])
 def test_so_have_those_of_quantised_weights(weight: str, rows: int) -> None:
-    build = Build(torch.bfloat16, dependent_launch=True)
+    build = Build(torch.bfloat16, HOPPER)
     for op in ("norm_linear", "norm_linear_swiglu", "linear_add"):
         job = Job(name=op, op=op, n=192, k=2048, rows=rows, weight=weight)
         launches = nearest(candidates(job, Limits(227 * 1024, True)), {}, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _MAX_ROWS = 64  # beyond them every product is the library's
+_PROCESSES = click.option(
+    "--processes", type=click.IntRange(1), help="Compile so many at once.  [default: by cores and memory]"
+)
+_HUB = click.option(
+    "--hub",
+    type=click.Choice(["huggingface", "modelscope"]),
+    default="huggingface",
+    show_default=True,
+    help="Where a repository's config is fetched from.",
+)
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in click's newest versions only
@@ -43,7 +54,7 @@ class RowCounts(click.ParamType):  # type: ignore[type-arg]  # generic in click'
 
 @click.group()
 def kernels() -> None:
-    """Measure how the GPU kernels are best launched on this card."""
+    """Compile the GPU kernels ahead of time, or measure how they are best launched on this card."""
 
 
 @kernels.command(short_help="Find the fastest launches on this card.")
@@ -64,14 +75,8 @@ def kernels() -> None:
 )
 @click.option("--budget", type=Seconds(), default="120s", show_default=True, help="How long to search, about.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write here, not where `serve` looks.")
-@click.option("--processes", type=click.IntRange(1), help="Compile so many at once.  [default: by cores and memory]")
-@click.option(
-    "--hub",
-    type=click.Choice(["huggingface", "modelscope"]),
-    default="huggingface",
-    show_default=True,
-    help="Where a repository's config is fetched from.",
-)
+@_PROCESSES
+@_HUB
 def measure(
     model: str,
     rows: tuple[int, ...],
@@ -96,6 +101,40 @@ def measure(
         config = load_config(resolve(model, hub=hub, weights=False))
         form = QUANT_FORMS.get(quantization)
         measure_launches(_console(), config, rows, opened, budget=budget, out=out, form=form)
+
+
+def _as_serve(flag: str, *, default: Any = None, type: Any) -> Callable[[Any], Any]:
+    by_card = default is None
+    help = f"As for `serve`.{'  [default: by the card]' if by_card else ''}"
+    return click.option(flag, type=type, default=default, show_default=not by_card, help=help)
+
+
+@kernels.command("compile", short_help="Compile a server's kernels for a card, here or elsewhere.")
+@click.argument("model", default="Qwen/Qwen3-4B-Instruct-2507")
+@click.option("--gpu", required=True, metavar="CARD", help="The card, such as h200 or 4090d; it need not be here.")
+@_as_serve("--dtype", type=click.Choice(["auto", "bfloat16", "float16"]), default="auto")
+@_as_serve("--quantization", type=click.Choice(["auto", "none", "fp8", "int8", "int4"]), default="auto")
+@_as_serve("--kv-cache-dtype", type=click.Choice(["auto", "none", "fp8", "fp8_e4m3"]), default="auto")
+@_as_serve("--block-size", type=click.IntRange(1), default=16)
+@_as_serve("--max-num-seqs", type=click.IntRange(1))
+@_as_serve("--max-num-batched-tokens", type=click.IntRange(1))
+@_PROCESSES
+@_HUB
+def compile_(model: str, gpu: str, processes: int | None, hub: str, **settings: Any) -> None:
+    """Compile all kernels that a server of MODEL needs on a card, so that its first start there compiles none.
+
+    MODEL is as for `serve`; its weights are not read. No GPU is needed, so this can be a step of an image's build. The
+    kernels go where Triton keeps them: ~/.triton/cache, or the folder that TRITON_CACHE_DIR names.
+    """
+    from firsttoken.machine.cards import find_card
+
+    card = find_card(gpu, otherwise="A first start on another card compiles what it needs by itself.")
+    from firsttoken.cli.compiled_kernels import compile_kernels, facts, settings_of
+    from firsttoken.config import EngineConfig
+    from firsttoken.model.hub import resolve
+
+    config = EngineConfig(model=model, path=str(resolve(model, hub=hub, weights=False)), **settings)
+    compile_kernels(_console(), *settings_of(config, card), facts(card), processes)
 
 
 def _console() -> Console:

@@ -58,6 +58,7 @@ def open_card(processes: int | None) -> Iterator[OpenCard]:
     import triton
 
     from firsttoken.kernels.gpu.card import GpuCard, limits_of
+    from firsttoken.kernels.gpu.card_facts import read_card
     from firsttoken.kernels.gpu.compile_pool import Build, CompilePool
 
     device = torch.device("cuda", torch.cuda.current_device())
@@ -69,7 +70,7 @@ def open_card(processes: int | None) -> Iterator[OpenCard]:
     host = read_host()
     count = processes or max(1, min(host.cores, host.memory_available // _PROCESS_BYTES))
     versions = f"torch {torch.__version__}, Triton {triton.__version__}, firsttoken {__version__}"
-    with CompilePool(Build(dtype, limits.dependent_launch), count) as pool:
+    with CompilePool(Build(dtype, read_card(device.index)), count) as pool:
         card = GpuCard(device, dtype, pool, limits, ceilings.cache_bytes)
         yield OpenCard(card, ceilings.name, ceilings.read, count, versions)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from firsttoken.engine.batch import Batch
 from firsttoken.engine.step_shape import StepShape, Tile, most_numbers
+from firsttoken.kernels.gpu.call import run_kernel
 from firsttoken.kernels.gpu.launch import attention_programs, row_tile
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
 from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, TokenRows
@@ -36,7 +37,8 @@ class CudaInputs:
         self._num_heads, self._scale = num_heads, scale
         self._tables = torch.zeros(table_shape, dtype=torch.int32, device=self.device)
         most = most_numbers(table_shape[0], max_tokens)
-        self._hosts = [torch.zeros(most, dtype=torch.int32, pin_memory=True) for _ in range(_RING)]
+        pinned = self.device.type == "cuda"
+        self._hosts = [torch.zeros(most, dtype=torch.int32, pin_memory=pinned) for _ in range(_RING)]
         self._turn = 0
 
     def update_tables(self, batch: Batch) -> None:
@@ -72,12 +74,14 @@ class CudaInputs:
         rows, cache = shape.rows, self._cache
         _, slots, contexts = inputs[: 3 * rows].view(3, rows)
         token_ids, rope_rows, kv_slots = torch.empty(3, rows, dtype=torch.int64, device=self.device)
-        programs = attention_programs(self.device.index)
+        programs = attention_programs(self.device)
         most_parts = shape.single + triton.cdiv(programs, cache.num_kv_heads)
         parts = torch.empty(6, most_parts, dtype=torch.int32, device=self.device)
         # Few forms of the kernel, for each is compiled: a small one for small steps, whose time it is part of
         pad = 32 if rows <= 32 else max(_PREPARE_ROWS, triton.next_power_of_2(shape.single))
-        prepare_rows_kernel[(triton.cdiv(rows, pad),)](
+        run_kernel(
+            prepare_rows_kernel,
+            (triton.cdiv(rows, pad),),
             inputs,
             self._last_ids,
             self._tables,

@@ -11,24 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-import triton
 from torch import Tensor
 
 from firsttoken.engine.batch import Batch, to_device
 from firsttoken.engine.cuda_inputs import CudaInputs
 from firsttoken.engine.cuda_libraries import prepare_libraries
+from firsttoken.engine.step_ops import StepOps
 from firsttoken.engine.step_shape import StepShape, buckets, is_long, library_span, unpadded_shape
-from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
-from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.plan import KVLayer
 from firsttoken.model.decoder import Decoder
 from firsttoken.model.rope import RopeTable
-
-_SLICE = 2048  # ids an argmax program looks at
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +63,7 @@ class CudaSteps:
         scale: float,
     ) -> None:
         """`last_ids` [sequences] int64 is the runner's; ids from `vocabulary` up are padding."""
-        self._decoder, self._rope, self._kv, self._last_ids = decoder, rope, kv, last_ids
-        self._vocabulary = vocabulary
+        self._decoder, self._rope, self._kv = decoder, rope, kv
         self._max_num_seqs, self._max_tokens = table_shape[0], max_tokens
         self._inputs = CudaInputs(
             kv[0],
@@ -78,6 +73,7 @@ class CudaSteps:
             num_heads=decoder.config.num_heads,
             scale=scale,
         )
+        self._ops = StepOps(decoder, rope, kv, self._inputs, last_ids, vocabulary)
         self._graphs: list[_Captured] = []  # the fewest rows first
         self._pool = torch.cuda.graph_pool_handle()
         self._capture_stream = torch.cuda.Stream()
@@ -126,20 +122,17 @@ class CudaSteps:
 
     def _capture(self, shape: StepShape) -> _Captured:
         inputs = self._inputs.new(shape)
-        one_layer = replace(self._decoder, layers=self._decoder.layers[:1])
-        hidden, logits = self._forward(shape, inputs, one_layer)  # compiles; the libraries choose their kernels
-        if logits is not None:
-            self._greedy(shape, inputs, logits)
+        self._ops.rehearse(shape)  # loads our kernels; the libraries choose theirs
         torch.cuda.synchronize()
         forward = torch.cuda.CUDAGraph()
         with self._capturing(forward):
-            hidden, logits = self._forward(shape, inputs, self._decoder)
+            hidden, logits = self._ops.forward(shape, inputs)
         if not shape.decodes:
             return _Captured(shape, forward, None, inputs, hidden, None, None)
         assert logits is not None
         choose = torch.cuda.CUDAGraph()
         with self._capturing(choose):
-            ids = self._greedy(shape, inputs, logits)
+            ids = self._ops.greedy(inputs, logits)
         return _Captured(shape, forward, choose, inputs, hidden, logits, ids)
 
     @contextmanager
@@ -152,36 +145,6 @@ class CudaSteps:
             finally:
                 graph.capture_end()
         torch.cuda.current_stream().wait_stream(self._capture_stream)
-
-    def _forward(self, shape: StepShape, inputs: Tensor, decoder: Decoder) -> tuple[Tensor, Tensor | None]:
-        token_ids, plan = self._inputs.plan(shape, inputs)
-        rope, _ = self._rope.rows(plan.rope_rows, plan.rope_rows)
-        hidden = decoder.forward(token_ids, self._kv[: len(decoder.layers)], plan, rope)
-        return hidden, decoder.logits(hidden) if shape.decodes else None
-
-    def _greedy(self, shape: StepShape, inputs: Tensor, logits: Tensor) -> Tensor:
-        rows, width = logits.shape
-        slices = triton.cdiv(self._vocabulary, _SLICE)
-        values = torch.empty(rows, slices, dtype=torch.float32, device=logits.device)
-        best = torch.empty(rows, slices, dtype=torch.int32, device=logits.device)
-        ids = torch.empty(rows, dtype=torch.int64, device=logits.device)
-        pdl = dependent(logits)
-        argmax_slices_kernel[(slices, rows)](
-            logits, values, best, self._vocabulary, V=width, BV=_SLICE, PDL=pdl, **overlap(pdl)
-        )
-        argmax_merge_kernel[(rows,)](
-            values,
-            best,
-            ids,
-            inputs,
-            self._last_ids,
-            slices,
-            rows,
-            BS=triton.next_power_of_2(slices),
-            PDL=pdl,
-            **overlap(pdl),
-        )
-        return ids
 
 
 def _unpadded(batch: Batch, graph: _Captured) -> Stepped:

@@ -74,7 +74,9 @@ def place(
     """
     device = _device(config.device)
     if device.type == "cuda":
-        dtype, weights, why = gpu_precision(config, _gpu_dtype(config, model_dtype), has_kernels=has_triton())
+        has_bfloat16: bool = torch.cuda.is_bf16_supported(including_emulation=False)
+        chosen = gpu_dtype(config, model_dtype, has_bfloat16)
+        dtype, weights, why = gpu_precision(config, chosen, has_kernels=has_triton())
     else:
         dtype, weights, why = _cpu_precision(config, no_kernels)
     seqs, tokens = _batch_limits(config, device)
@@ -134,10 +136,11 @@ def gpu_precision(
     return dtype, "keep" if asked == "auto" and can_run else "dense", why
 
 
-def _gpu_dtype(config: EngineConfig, model_dtype: str) -> tuple[torch.dtype, str]:
+def gpu_dtype(config: EngineConfig, model_dtype: str, has_bfloat16: bool) -> tuple[torch.dtype, str]:
+    """Of activations on a GPU, and why."""
     if config.dtype != "auto":
         return _DTYPES[config.dtype], f"{config.dtype}, as --dtype says"
-    if model_dtype != "float16" and torch.cuda.is_bf16_supported(including_emulation=False):
+    if model_dtype != "float16" and has_bfloat16:
         return torch.bfloat16, "bfloat16, which this GPU is fast in"
     return torch.float16, "float16, since the model was saved in it or this GPU has no bfloat16"
 

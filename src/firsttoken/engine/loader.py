@@ -12,6 +12,7 @@ from torch import Tensor
 
 from firsttoken.config import EngineConfig
 from firsttoken.engine.device import Placement, place, read_memory
+from firsttoken.engine.early_builds import early_builds
 from firsttoken.engine.engine import Engine
 from firsttoken.engine.grammar.compiler import GrammarCompiler
 from firsttoken.engine.grammar.vocabulary import vocabulary_of, wait_for
@@ -42,7 +43,8 @@ TOKEN_GRAIN = 512  # of steps on a GPU that prefill
 _SHARES = {
     "config": (0.0, 0.02),
     "device": (0.02, 0.05),
-    "weights": (0.05, 0.78),
+    "weights": (0.05, 0.7),
+    "kernels": (0.7, 0.78),
     "profile": (0.78, 0.8),
     "kv": (0.8, 0.85),
     "warm-up": (0.85, 1.0),
@@ -90,8 +92,16 @@ class _Loader:
         with self._phase("device"):  # a first start compiles the CPU kernels here; a GPU makes its context
             placement = place(config, model.dtype, why_no_kernels, model.kv_scheme)
             plan = self._plan(model, placement)
-        with self._phase("weights"):
-            decoder, stored = self._decoder(model, placement)
+            builds = early_builds(model, placement, plan, limit)
+        try:
+            with self._phase("weights"):
+                decoder, stored = self._decoder(model, placement)
+            if builds is not None:
+                with self._phase("kernels"):
+                    builds.finish(lambda done: self._tell("kernels", done))
+        finally:
+            if builds is not None:
+                builds.close()
         if placement.device.type == "cuda":
             with self._phase("profile"):
                 plan = self._plan(model, placement, self._profile(decoder, placement, limit))
@@ -133,6 +143,10 @@ class _Loader:
         yield
         self._phases[name] = time.perf_counter() - start
 
+    def _tell(self, phase: str, done: float) -> None:
+        low, high = _SHARES[phase]
+        self._on_progress(phase, low + (high - low) * done)
+
     def _plan(self, model: ModelConfig, placement: Placement, activations: int | None = None) -> MemoryPlan:
         """`activations`: bytes measured, once the weights are there."""
         config = self._config
@@ -171,7 +185,6 @@ class _Loader:
     def _decoder(self, model: ModelConfig, placement: Placement) -> tuple[Decoder, list[Tensor] | None]:
         """The weights, and the scales that came with them where they are needed."""
         config = self._config
-        low, high = _SHARES["weights"]
         source = open_weights(
             config.path,
             model,
@@ -188,7 +201,7 @@ class _Loader:
                 dtype=placement.dtype,
                 device=placement.device,
                 make_linear=make_linears(placement, model, dummy=config.load_format == "dummy"),
-                progress=lambda done: self._on_progress("weights", low + (high - low) * done),
+                progress=lambda done: self._tell("weights", done),
             )
         except torch.OutOfMemoryError as error:
             raise OutOfMemory(

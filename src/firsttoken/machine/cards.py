@@ -14,6 +14,8 @@ from typing import Any
 from firsttoken.errors import ConfigError
 
 _LANE = {"3.0": 0.985e9, "4.0": 1.969e9, "5.0": 3.938e9}  # bytes a second each way, after PCIe's 128b/130b coding
+BY_MEMORY = "For another card give its memory with --memory."
+BY_RATES = "For another card give its rates with --memory-gb-s and --product-tflop-s."
 _MAKER = ("nvidia", "geforce", "generation", "edition", "workstation")  # words that tell no card from another
 
 
@@ -27,6 +29,7 @@ class Card:
     product: float  # FLOP/s in bfloat16
     fp8_product: float | None  # FLOP/s; None where the card has none
     capability: tuple[int, int]
+    sms: int  # streaming multiprocessors
     pcie: str  # "5.0 x16"
     also: tuple[str, ...]  # other words for it
     source: str
@@ -56,11 +59,11 @@ def known_card(name: str, memory: int | None = None) -> Card | None:
     return next(near, None)
 
 
-def find_card(text: str) -> Card:
+def find_card(text: str, otherwise: str = BY_MEMORY) -> Card:
     """The card that a user means: "4090", "rtx 3060", "h100 pcie", a driver's name. Raises ConfigError.
 
     Every word given must be one of the card's, and a size near its own; of several such cards the one with the fewest
-    words besides is meant, and a tie is asked about.
+    words besides is meant, and a tie is asked about. `otherwise` ends the error of a card that is not in the table.
     """
     asked, size = _words(text)
     fits = [
@@ -78,7 +81,7 @@ def find_card(text: str) -> Card:
     close = [card.short_name for card in cards() if asked & {word for word in _names(card) if word[-1].isdigit()}]
     close = close or [names[name] for name in get_close_matches(text.lower(), names, n=3, cutoff=0.6)]
     hint = f"did you mean {_or(close)}?" if close else f"known are {', '.join(names.values())}."
-    raise ConfigError(f"No card {text!r} is in the table; {hint} For another card give its memory with --memory.")
+    raise ConfigError(f"No card {text!r} is in the table; {hint} {otherwise}")
 
 
 def _card(entry: dict[str, Any]) -> Card:
@@ -91,6 +94,7 @@ def _card(entry: dict[str, Any]) -> Card:
         product=entry["bf16_tflops"] * 1e12,
         fp8_product=None if fp8 is None else fp8 * 1e12,
         capability=(int(major), int(minor)),
+        sms=entry["sms"],
         pcie=entry["pcie"],
         also=tuple(entry.get("also", ())),
         source=entry["source"],

@@ -14,7 +14,7 @@ from firsttoken.bench.roofline_judge import GivenRates, MachineCeilings
 from firsttoken.doctor.data_sheet import by_data_sheet
 from firsttoken.doctor.live.work import Bounds
 from firsttoken.errors import ConfigError, ModelError
-from firsttoken.machine.cards import find_card
+from firsttoken.machine.cards import BY_RATES, find_card
 from firsttoken.machine.ceilings import MemoryCeiling, known_memory_ceiling
 from firsttoken.machine.gpu import Gpu, read_gpus
 from firsttoken.machine.gpu_ceilings import Ceilings, known_ceilings
@@ -64,7 +64,7 @@ def find_bounds(
     machine = MachineCeilings(url, given, devices, list_gpus=list_gpus, measure_gpu=gpu, measure_memory=memory)
     ceilings: Ceilings | str | None
     try:
-        named = None if card_name is None else by_data_sheet(find_card(card_name).name)
+        named = None if card_name is None else by_data_sheet(find_card(card_name, BY_RATES).name)
         ceilings = machine.of(card.get("device", "")) if named is None else named.times(devices)
     except Unmeasured as error:
         ceilings = f"No ceilings: {error}"

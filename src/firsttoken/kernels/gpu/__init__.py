@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @functools.cache
@@ -19,5 +21,5 @@ def attends(head_dim: int) -> bool:
 
 
 def on_gpu(x: Tensor) -> bool:
-    """Whether the Triton forms run on x: half precision on a CUDA device."""
-    return x.is_cuda and x.itemsize == 2 and has_triton()
+    """Whether the Triton forms run on x: half precision on a CUDA device, or one that stands for it."""
+    return (x.is_cuda or x.is_meta) and x.itemsize == 2 and has_triton()

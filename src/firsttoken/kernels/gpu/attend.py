@@ -9,9 +9,11 @@ import triton
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from firsttoken.kernels.gpu.call import run_kernel
+from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
 from firsttoken.kernels.gpu.e4m3 import BY_BITS, NATIVE, PLAIN, KvForm
-from firsttoken.kernels.gpu.launch import converts_fp8, row_tile
+from firsttoken.kernels.gpu.launch import row_tile
 from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
@@ -56,7 +58,9 @@ def _single(
     pdl = dependent(qkv)
     parts = rows.parts.shape[1]
     tile = row_tile(qkv.device, kv.head_dim, rows.count)
-    row_attention_kernel[(parts, kv.num_kv_heads)](
+    run_kernel(
+        row_attention_kernel,
+        (parts, kv.num_kv_heads),
         qkv,
         _weight(q_norm, rope),
         _weight(k_norm, rope),
@@ -100,7 +104,9 @@ def _rope_cache(
     qkv: Tensor, q_norm: Norm | None, k_norm: Norm | None, rope: Rope, kv: KVLayer, plan: AttentionPlan, first: int
 ) -> None:
     pdl = dependent(qkv)
-    rope_cache_kernel[(len(qkv),)](
+    run_kernel(
+        rope_cache_kernel,
+        (len(qkv),),
         qkv,
         _weight(q_norm, rope),
         _weight(k_norm, rope),
@@ -135,7 +141,9 @@ def _chunks(qkv: Tensor, kv: KVLayer, plan: AttentionPlan, chunks: ChunkTiles, o
         return
     pdl = dependent(qkv)
     group = plan.num_heads // kv.num_kv_heads
-    chunk_attention_kernel[(tiles, kv.num_kv_heads)](
+    run_kernel(
+        chunk_attention_kernel,
+        (tiles, kv.num_kv_heads),
         qkv,
         kv.k,
         kv.v,
@@ -178,7 +186,8 @@ def kv_form(kv: KVLayer) -> KvForm:
     """How the kernels read the cache on its device."""
     if kv.scales is None:
         return PLAIN
-    return NATIVE if kv.k.is_cuda and converts_fp8(kv.k.device.index) else BY_BITS
+    card = facts_of(kv.k.device)
+    return NATIVE if card is not None and card.has_fp8 else BY_BITS
 
 
 def _scales(kv: KVLayer) -> Tensor:

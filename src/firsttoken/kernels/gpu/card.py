@@ -10,7 +10,8 @@ from triton.errors import TritonError
 
 from firsttoken.errors import OutOfMemory
 from firsttoken.kernels.gpu.candidates import Job, Limits
-from firsttoken.kernels.gpu.launch import Product, has_dependent_launch
+from firsttoken.kernels.gpu.card_facts import read_card
+from firsttoken.kernels.gpu.launch import Product
 from firsttoken.kernels.gpu.measured_product import Operands, operands
 from firsttoken.kernels.gpu.search import Compiler
 from firsttoken.kernels.linear import GpuLinear
@@ -74,8 +75,8 @@ class GpuCard:
 
 
 def limits_of(device: torch.device) -> Limits:
-    card = torch.cuda.get_device_properties(device)
-    return Limits(card.shared_memory_per_block_optin, has_dependent_launch(device.index))  # type: ignore[attr-defined]
+    card = read_card(device.index)
+    return Limits(card.shared_bytes, card.has_dependent_launch)
 
 
 def graph_timer() -> Timer:

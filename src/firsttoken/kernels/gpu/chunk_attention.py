@@ -66,7 +66,10 @@ def _attend(
 
 
 # Views of one buffer: compiled once, whatever their alignment, so that no later step waits for a compiler.
-@triton.jit(do_not_specialize=["tile_count"], do_not_specialize_on_alignment=["tiles", "contexts", "table_rows"])
+@triton.jit(
+    do_not_specialize=["tile_count", "table_width"],
+    do_not_specialize_on_alignment=["tiles", "contexts", "table_rows"],
+)
 def chunk_attention_kernel(
     qkv,  # [tokens, (heads + 2 kv_heads) * HEAD_DIM]
     k_cache,  # [blocks, KV_HEADS, BLOCK, HEAD_DIM]

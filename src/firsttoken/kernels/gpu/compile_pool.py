@@ -20,6 +20,7 @@ from triton.errors import TritonError
 
 from firsttoken.errors import FirstTokenError
 from firsttoken.kernels.gpu.candidates import Job
+from firsttoken.kernels.gpu.card_facts import CardFacts, imagined
 from firsttoken.kernels.gpu.launch import Product
 from firsttoken.kernels.gpu.measured_product import operands
 
@@ -29,15 +30,14 @@ class Build:
     """What a launch is compiled for, besides its own shape."""
 
     dtype: torch.dtype
-    dependent_launch: bool
+    card: CardFacts
 
     def __call__(self, launch: tuple[Job, Product]) -> bool:
         """Compiles one launch; False where Triton refuses it."""
         job, product = launch
-        if product.form == "library":
-            return True  # the small kernels around it are compiled when it first runs
         try:
-            operands(job, torch.device("meta"), self.dtype).call(product, pdl=self.dependent_launch).compile()
+            with imagined(self.card):
+                operands(job, torch.device("meta"), self.dtype).run(product)
         except TritonError:
             return False
         return True

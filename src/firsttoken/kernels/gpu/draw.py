@@ -6,10 +6,15 @@ What is compared is a logit and its id in one number, so equal logits are ordere
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
+
 import triton
 import triton.language as tl
-from torch import Tensor
+
+from firsttoken.kernels.gpu.call import run_kernel
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CANDIDATES = 64  # the largest top-k drawn here
 _SLICE = 4096  # ids a program of the first stage looks at
@@ -86,13 +91,24 @@ def draw_top(logits: Tensor, parameters: Tensor, *, count: int = CANDIDATES, wid
     parameters [5, rows] float64: temperature, top-k (1 to `count`, or 0 for all of those), top-p, min-p, uniform.
     `width`: ids a program looks at; a power of two, as `count` is.
     """
+    import torch  # not above: a process that only compiles the kernels need not wait for it
+
     rows, limit = logits.shape
     slices = triton.cdiv(limit, width)
     best = torch.empty(rows, slices, count, dtype=torch.int64, device=logits.device)
     ids = torch.empty(rows, dtype=torch.int64, device=logits.device)
-    best_of_slices_kernel[(slices, rows)](
-        logits, logits.stride(0), best, slices, limit, COUNT=count, BV=width, num_warps=8
+    run_kernel(
+        best_of_slices_kernel,
+        (slices, rows),
+        logits,
+        logits.stride(0),
+        best,
+        slices,
+        limit,
+        COUNT=count,
+        BV=width,
+        num_warps=8,
     )
     merged = triton.next_power_of_2(slices * count)
-    draw_kernel[(rows,)](best, slices, parameters, ids, rows, COUNT=count, ALL=merged, num_warps=8)
+    run_kernel(draw_kernel, (rows,), best, slices, parameters, ids, rows, COUNT=count, ALL=merged, num_warps=8)
     return ids

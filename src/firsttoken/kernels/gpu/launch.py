@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
+from firsttoken.kernels.gpu.card_facts import facts_of
+
+if TYPE_CHECKING:
+    import torch
 
 DENSE = "dense"
 Op = Literal["norm_linear", "norm_linear_swiglu", "linear_add"]
@@ -90,23 +92,6 @@ def group_of(weight: str, k: int) -> int:
     return k if group == "row" else int(group)
 
 
-@functools.cache
-def card_name(index: int) -> str:
-    return torch.cuda.get_device_name(index)
-
-
-@functools.cache
-def has_dependent_launch(index: int) -> bool:
-    """Programmatic dependent launch: from compute capability 9.0 up."""
-    return torch.cuda.get_device_capability(index)[0] >= 9
-
-
-@functools.cache
-def converts_fp8(index: int) -> bool:
-    """E4M3 to float16 in hardware: from compute capability 8.9 up."""
-    return torch.cuda.get_device_capability(index) >= (8, 9)
-
-
 @dataclass(frozen=True, slots=True)
 class RowTile:
     """How single tokens read the cache: tokens a turn, and the turns under way.
@@ -135,16 +120,14 @@ def fitting_row_tile(shared_bytes: int, head_dim: int, rows: int) -> RowTile:
     return RowTile(32, 2, early)
 
 
-@functools.cache
 def row_tile(device: torch.device, head_dim: int, rows: int) -> RowTile:
     """The tile of a device; on a CPU, where kernels are interpreted, a small one."""
-    if device.type != "cuda":
-        return RowTile(64, 2, 0)
-    card = torch.cuda.get_device_properties(device)
-    return fitting_row_tile(card.shared_memory_per_block_optin, head_dim, rows)  # type: ignore[attr-defined]
+    card = facts_of(device)
+    return RowTile(64, 2, 0) if card is None else fitting_row_tile(card.shared_bytes, head_dim, rows)
 
 
-@functools.cache
-def attention_programs(index: int) -> int:
+def attention_programs(device: torch.device) -> int:
     """How many attention programs fill the card."""
-    return PROGRAMS_PER_SM * torch.cuda.get_device_properties(index).multi_processor_count
+    card = facts_of(device)
+    assert card is not None, "kernels are interpreted without a card"
+    return PROGRAMS_PER_SM * card.processors

@@ -30,28 +30,16 @@ class Operands:
     residual: Tensor  # [rows, n]
 
     def run(self, launch: Product, index: int = 0) -> Tensor:
-        """The product with one of the weights: [rows, n]. A library's linear_add writes into the residual."""
+        """The product with one of the weights: [rows, n]. A library's linear_add writes into the residual.
+
+        On the meta device it compiles what it would run.
+        """
         job, weight = self.job, self.weights[index % len(self.weights)]
         if job.op == "linear_add":
             return ops.linear_add(self.x, weight, self.residual, launch=launch)
         if job.op == "norm_linear_swiglu":
             return ops.norm_linear_swiglu(self.x, self.norm, weight, launch=launch)
         return ops.norm_linear(self.x, self.norm, weight, self._out_dtype, launch=launch)
-
-    def call(self, launch: Product, *, pdl: bool) -> ops.Call:
-        """What `run` would launch, for kernels of ours."""
-        out = self.x.new_empty(self.job.rows, self.job.n, dtype=self._out_dtype)
-        added = self.job.op == "linear_add"
-        return ops.arrange(
-            launch,
-            self.x,
-            self.weights[0],
-            out,
-            norm=None if added or not ops.folds_norm(self.weights[0], self.job.rows) else self.norm,
-            residual=self.residual if added else None,
-            swiglu=self.job.op == "norm_linear_swiglu",
-            pdl=pdl,
-        )
 
     def error(self, launch: Product) -> float:
         """Relative error of the first weight's product; infinite where a value is no number."""

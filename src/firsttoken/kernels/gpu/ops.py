@@ -6,15 +6,16 @@ Every product takes a `launch` that overrides the choice, for tests and for meas
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
+from firsttoken.kernels.gpu.call import Call, run_kernel
+from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
-from firsttoken.kernels.gpu.launch import DENSE, Op, Product, card_name, converts_fp8, has_dependent_launch
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product
 from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
@@ -29,27 +30,10 @@ _FOLDED_ROWS = 16  # of activations that a quantised product normalises on its w
 _SWIGLU_TILE = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One launch of a kernel with all that it is given; it is compiled for the types of these alone."""
-
-    kernel: Any
-    grid: tuple[int, ...]
-    arguments: tuple[Any, ...]
-    options: dict[str, Any]
-
-    def run(self) -> None:
-        self.kernel[self.grid](*self.arguments, **self.options)
-
-    def compile(self) -> None:
-        """Compiles it into Triton's cache; touches no tensor, so they may be on the meta device."""
-        types = [each.dtype if isinstance(each, Tensor) else each for each in self.arguments]
-        self.kernel.warmup(*types, grid=self.grid, **self.options)
-
-
 def dependent(x: Tensor) -> bool:
     """Whether kernels on this tensor's device are launched to overlap their predecessors."""
-    return x.is_cuda and has_dependent_launch(x.device.index)
+    card = facts_of(x.device)
+    return card is not None and card.has_dependent_launch
 
 
 def overlap(pdl: bool) -> dict[str, Any]:
@@ -61,7 +45,9 @@ def embedding(token_ids: Tensor, weight: Tensor) -> Tensor:
     """[tokens] int64 -> [tokens, hidden]. Waits for all before it: it begins a step."""
     rows, hidden = len(token_ids), weight.shape[1]
     out = weight.new_empty(rows, hidden)
-    embedding_kernel[(rows,)](token_ids, weight, out, K=hidden, BK=triton.next_power_of_2(hidden), num_warps=4)
+    run_kernel(
+        embedding_kernel, (rows,), token_ids, weight, out, K=hidden, BK=triton.next_power_of_2(hidden), num_warps=4
+    )
     return out
 
 
@@ -92,7 +78,7 @@ def norm_linear_swiglu(x: Tensor, norm: Norm, weight: GpuLinear, *, launch: Prod
     out = x.new_empty(len(x), inter)
     if launch.form == "library":
         gate_up = _normed(x, norm, weight)
-        swiglu_kernel[(len(x), triton.cdiv(inter, _SWIGLU_TILE))](gate_up, out, N=inter, BN=_SWIGLU_TILE)
+        run_kernel(swiglu_kernel, (len(x), triton.cdiv(inter, _SWIGLU_TILE)), gate_up, out, N=inter, BN=_SWIGLU_TILE)
         return out
     if not folds_norm(weight, len(x)):
         arrange(launch, rms_norm(x, norm), weight, out, swiglu=True, pdl=dependent(x)).run()
@@ -124,8 +110,17 @@ def rms_norm(x: Tensor, norm: Norm) -> Tensor:
     """[tokens, hidden] -> the same."""
     rows, hidden = x.shape
     out = torch.empty_like(x)
-    rms_norm_kernel[(rows,)](
-        x, norm.weight, out, norm.eps, K=hidden, BK=triton.next_power_of_2(hidden), FOLDED=norm.folded, num_warps=8
+    run_kernel(
+        rms_norm_kernel,
+        (rows,),
+        x,
+        norm.weight,
+        out,
+        norm.eps,
+        K=hidden,
+        BK=triton.next_power_of_2(hidden),
+        FOLDED=norm.folded,
+        num_warps=8,
     )
     return out
 
@@ -149,7 +144,8 @@ def _product(x: Tensor, weight: DenseLinear, out_dtype: torch.dtype | None = Non
 
 def _pick(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
     kind = weight.kind if isinstance(weight, QuantLinear) else DENSE
-    return pick(card_name(x.device.index) if x.is_cuda else "", op, n, weight.in_features, len(x), kind)
+    card = facts_of(x.device)
+    return pick("" if card is None else card.name, op, n, weight.in_features, len(x), kind)
 
 
 def arrange(
@@ -194,9 +190,10 @@ def arrange(
     if isinstance(weight, QuantLinear):
         options |= form_constants(weight)
         # Bytes are put into place by instructions of the card, for the type that its matrix units multiply best
-        by_asm = x.dtype == torch.bfloat16 and (x.is_cuda or x.is_meta)
+        card = facts_of(x.device)
+        by_asm = x.dtype == torch.bfloat16 and card is not None
         if launch.form == "matvec":
-            native = pdl or (x.is_cuda and converts_fp8(x.device.index))
+            native = card is not None and card.has_fp8
             options |= {"AHEAD": launch.ahead, "BY": 0 if not by_asm else 2 if native else 1}
             weights = (weight.data.view(torch.int32), *weights[1:])
             return Call(quant_matvec_kernel, (tiles,), (x, *weights, *others, eps), options)

@@ -7,7 +7,7 @@ import triton.language as tl
 
 
 @triton.jit(
-    do_not_specialize=["rows", "single", "programs", "part_count", "tile", "fused"],
+    do_not_specialize=["table_width", "rows", "single", "programs", "part_count", "tile", "fused"],
     do_not_specialize_on_alignment=["token_ids", "rope_rows", "slots"],
 )
 def prepare_rows_kernel(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 import triton
 from torch import Tensor
 
+from firsttoken.kernels.gpu.call import run_kernel
+from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.packed import FORMS
 from firsttoken.kernels.gpu.widen import fp8_rows_kernel, widen_kernel
 from firsttoken.kernels.linear import DenseLinear, Norm
@@ -32,18 +32,13 @@ def widened(weight: DenseLinear | QuantLinear, dtype: torch.dtype) -> DenseLinea
     launched = (triton.cdiv(n, _WIDEN_ROWS), triton.cdiv(weight.data.shape[1], _WIDEN_BYTES))
     zero = weight.scale if weight.zero is None else weight.zero
     constants = form_constants(weight) | {"K": k, "BN": _WIDEN_ROWS, "COUNT": _WIDEN_BYTES}
-    widen_kernel[launched](weight.data, weight.scale, zero, out, n, **constants)
+    run_kernel(widen_kernel, launched, weight.data, weight.scale, zero, out, n, **constants)
     return DenseLinear(out, weight.bias)
-
-
-@functools.cache
-def multiplies_fp8(device: torch.device) -> bool:
-    """Whether the card's matrix units take E4M3: from compute capability 8.9 up."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
 
 
 def has_fp8_product(x: Tensor, weight: DenseLinear | QuantLinear) -> bool:
     """Whether `fp8_product` takes these: FP8 by row (blocks have no product on all of those cards), in bfloat16."""
+    card = facts_of(x.device)
     return (
         isinstance(weight, QuantLinear)
         and weight.form == "fp8"
@@ -51,7 +46,8 @@ def has_fp8_product(x: Tensor, weight: DenseLinear | QuantLinear) -> bool:
         and weight.group >= weight.in_features
         and weight.out_features % 16 == 0
         and x.dtype == torch.bfloat16
-        and multiplies_fp8(x.device)
+        and card is not None
+        and card.has_fp8
     )
 
 
@@ -62,7 +58,7 @@ def fp8_product(x: Tensor, weight: QuantLinear, norm: Norm | None = None) -> Ten
     scales = torch.empty(m, 1, dtype=torch.float32, device=x.device)
     options = {"K": k, "BK": triton.next_power_of_2(k), "NORM": norm is not None, "MAX": _FP8_MAX, "num_warps": 8}
     given, eps = (x, 0.0) if norm is None else (norm.weight, norm.eps)
-    fp8_rows_kernel[(m,)](x, given, rows, scales, eps, **options)
+    run_kernel(fp8_rows_kernel, (m,), x, given, rows, scales, eps, **options)
     columns = weight.data.view(torch.float8_e4m3fn).t()
     by_column = weight.scale.to(torch.float32).view(1, -1)
     out: Tensor = torch._scaled_mm(rows, columns, scale_a=scales, scale_b=by_column, out_dtype=torch.bfloat16)

@@ -37,7 +37,7 @@ def norm_rope(v, weight, cos, sin, eps, HEAD_DIM: tl.constexpr, NORM: tl.constex
 
 # Views of one buffer: compiled once, whatever their alignment, so that no later step waits for a compiler.
 @triton.jit(
-    do_not_specialize=["part_count"],
+    do_not_specialize=["table_width", "part_count"],
     do_not_specialize_on_alignment=["rope_rows", "slots", "parts"],
 )
 def row_attention_kernel(

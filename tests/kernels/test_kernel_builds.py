@@ -1,0 +1,107 @@
+"""Kernels compiled ahead of time, for a card that is not here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.builders import tiny_config, write_tokenizer
+
+pytest.importorskip("triton")
+
+from firsttoken.engine.early_builds import EarlyBuilds
+from firsttoken.kernels.gpu.kernel_builds import KernelBuilds
+from firsttoken.kernels.gpu.kernel_list import Wanted
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SETTINGS = ("--max-num-seqs", "1", "--max-num-batched-tokens", "1")
+NO_SUCH = Wanted("firsttoken.kernels.gpu.draw", "no_such_kernel", "")
+
+
+def run(*command: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    """Where kernels are compiled, not interpreted."""
+    environ = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environ |= {"TRITON_CACHE_DIR": str(cache), "CUDA_VISIBLE_DEVICES": "", "TRITON_DEFAULT_FP_FUSION": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", *command], cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    config = tiny_config("qwen3") | {"hidden_size": 128, "intermediate_size": 256}
+    (folder / "config.json").write_text(json.dumps(config))
+    write_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compiled(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The cache that the command filled, and what it said."""
+    cache = tmp_path_factory.mktemp("cache")
+    result = run("firsttoken", "kernels", "compile", str(folder), "--gpu", "h200", *SETTINGS, cache=cache)
+    assert result.returncode == 0, result.stderr
+    return cache, result.stdout
+
+
+def test_the_command_compiles_once_and_says_where(folder: Path, compiled: tuple[Path, str]) -> None:
+    cache, said = compiled
+    assert "kernels for NVIDIA H200 (compute capability 9.0)" in said
+    assert f"Compiled into {cache}" in said
+    again = run("firsttoken", "kernels", "compile", str(folder), "--gpu", "h200", *SETTINGS, cache=cache)
+    assert f"are in {cache} already" in again.stdout
+
+
+def test_a_start_finds_every_kernel_compiled(folder: Path, compiled: tuple[Path, str]) -> None:
+    """The same steps compile again, and nothing new comes into the cache."""
+    cache, _ = compiled
+    result = run("tests.kernels.compile_again", str(folder), *SETTINGS[1::2], cache=cache)
+    assert result.returncode == 0, result.stderr
+    counts = json.loads(result.stdout)
+    assert counts["before"] == counts["after"]
+    names = {"prepare_rows", "row_attention", "chunk_attention", "rope_cache", "embedding", "matvec", "rms_norm"}
+    assert names | {"argmax_slices", "argmax_merge", "best_of_slices", "draw"} <= {
+        name.removesuffix("_kernel") for name in counts["names"]
+    }
+
+
+def test_for_a_card_that_nobody_knows_one_sentence_says_what_happens(folder: Path, tmp_path: Path) -> None:
+    result = run("firsttoken", "kernels", "compile", str(folder), "--gpu", "toaster", cache=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith("Error: No card 'toaster' is in the table")
+    assert result.stderr.rstrip().endswith("A first start on another card compiles what it needs by itself.")
+
+
+def test_what_cannot_be_compiled_is_named_and_leaves_no_mark(tmp_path: Path) -> None:
+    builds = KernelBuilds([NO_SUCH], (9, 0), processes=2)
+    told: list[float] = []
+    early = EarlyBuilds(builds, tmp_path / "mark")
+    early.finish(told.append)
+    assert len(builds.failures) == 1
+    assert "no_such_kernel: AttributeError" in builds.failures[0]
+    assert not (tmp_path / "mark").exists()
+    assert told[-1] == 1.0
+
+
+def test_all_compiled_leaves_a_mark_for_later_starts(tmp_path: Path) -> None:
+    answers = (sys.executable, "-c", "import sys\nfor _ in sys.stdin: print(flush=True)")
+    early = EarlyBuilds(KernelBuilds([NO_SUCH], (9, 0), 1, answers), tmp_path / "mark")
+    early.finish(lambda _: None)
+    assert (tmp_path / "mark").exists()
+
+
+def test_killed_processes_are_told_and_nobody_waits_for_them() -> None:
+    jobs = [Wanted("module", f"kernel_{i}", "") for i in range(3)]
+    dies = (sys.executable, "-c", "import sys; sys.stdin.readline()")
+    builds = KernelBuilds(jobs, (9, 0), 2, dies)
+    builds.wait(lambda _: None)
+    assert sorted(builds.failures) == [
+        "kernel_0: its process was killed, perhaps for want of memory",
+        "kernel_1: its process was killed, perhaps for want of memory",
+        "kernel_2: no process was left to compile it",
+    ]
