@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,13 @@ class Tab:
             self.problems.append(f"{message.text} ({message.location.get('url')})")
 
     def ask(self, question: str) -> None:
-        self.page.fill("#chat-input", question)
-        expect(self.page.locator("#chat-submit")).to_be_enabled()
+        """Fills it in until it is taken: what comes while Chainlit draws anew is lost, and nobody types so quickly."""
+        for _ in range(4):
+            self.page.fill("#chat-input", question)
+            with suppress(AssertionError):
+                expect(self.page.locator("#chat-submit")).to_be_enabled(timeout=5000)
+                break
+            self.page.fill("#chat-input", "")
         self.page.press("#chat-input", "Enter")
 
     def expect_answer(self, text: str | re.Pattern[str], number: int = -1) -> None:

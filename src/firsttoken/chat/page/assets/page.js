@@ -39,7 +39,8 @@
       if (node.querySelector('svg.lucide-arrow-down') && !node.textContent.trim())
         node.setAttribute('aria-label', say('Scroll to the end', '滚动到底部'));
     }
-    for (const node of document.querySelectorAll('.message-content pre code:not([tabindex])')) node.tabIndex = 0; // it scrolls
+    const scrolling = '.message-content :is(pre code, .katex-display):not([tabindex])';
+    for (const node of document.querySelectorAll(scrolling)) node.tabIndex = 0;
     // A thread is a link around a button around a menu: the link and the menu are what a keyboard needs.
     for (const node of document.querySelectorAll('#thread-options:not([tabindex])')) {
       node.tabIndex = 0;
