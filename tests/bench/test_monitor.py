@@ -116,6 +116,15 @@ def test_each_card_gives_a_sample_with_units_in_its_names() -> None:
     assert source.absent() == [f"gpu{i}: this card has no sensor for energy." for i in (0, 2)]
 
 
+def test_who_works_on_a_card_is_sampled_beside_it() -> None:
+    nvml = RecordedNvml()
+    nvml.users = {41: 30}
+    source = GpuSource(GpuSensors(nvml))
+    assert [sample.source for sample in source.read(7.0)] == ["gpu0"]
+    _, user = source.read(7.2)
+    assert (user.source, user.values) == ("user:gpu0:41", {"sm_percent": 30.0})
+
+
 def test_the_hosts_load_is_a_share_of_all_its_cores() -> None:
     source = HostSource(psutil)
     (first,) = source.read(0.0)

@@ -8,6 +8,10 @@ from types import SimpleNamespace
 class NVMLError(Exception):
     """The module's own error type."""
 
+    def __init__(self, text: str, value: int = 3) -> None:
+        super().__init__(text)
+        self.value = value
+
 
 class RecordedNvml:
     """Stands in for the module pynvml; every name is NVML's own."""
@@ -16,12 +20,14 @@ class RecordedNvml:
     NVML_CLOCK_SM = 1
     NVML_CLOCK_MEM = 2
     NVML_TEMPERATURE_GPU = 0
+    NVML_ERROR_NOT_FOUND = 6
 
     def __init__(self, cards: int = 1, absent: set[str] | None = None, reasons: int = 0, driver: bool = True) -> None:
         self.cards, self.absent, self.reasons, self.driver = cards, absent or set(), reasons, driver
         self.millijoules = 1_000_000
         self.calls: list[str] = []
         self.open = 0
+        self.users: dict[int, int] = {}  # of each card: per cent of its multiprocessors by process
 
     def nvmlInit(self) -> None:
         if not self.driver:
@@ -65,6 +71,22 @@ class RecordedNvml:
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
         self._ask("clock limits")
         return self.reasons
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
+        self._ask("processes")
+        return [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in self.users]
+
+    def nvmlDeviceGetGraphicsRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
+        raise NVMLError("Not Supported")
+
+    def nvmlDeviceGetProcessUtilization(self, handle: int, since: int) -> list[SimpleNamespace]:
+        self._ask("work of processes")
+        if not self.users:
+            raise NVMLError("Not Found", self.NVML_ERROR_NOT_FOUND)
+        times = (since, since + 10)  # the driver's samples overlap what was asked for
+        return [
+            SimpleNamespace(pid=pid, smUtil=share, timeStamp=at) for pid, share in self.users.items() for at in times
+        ]
 
     def nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> int:
         self._ask("power limit")

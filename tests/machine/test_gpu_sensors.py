@@ -66,3 +66,24 @@ def test_this_very_machine_has_sensors_or_says_in_a_sentence_why_not() -> None:
 def test_limits_are_told_where_the_card_tells_them() -> None:
     assert GpuSensors(RecordedNvml()).limits(0) == GpuLimits(1980, 700, 700)
     assert GpuSensors(RecordedNvml(absent={"SM clock", "power limit"})).limits(0) == GpuLimits()
+
+
+def test_the_users_of_a_card_and_their_work_since_the_last_call_are_told_by_process() -> None:
+    nvml, clock = RecordedNvml(), iter([10.0, 10.2, 10.4])
+    sensors = GpuSensors(nvml, now=lambda: next(clock))
+    nvml.users = {41: 30, 42: 5}
+    assert sensors.users(0) == {41, 42}
+    assert sensors.work(0) == {}  # since when?
+    assert sensors.work(0) == {41: 30.0, 42: 5.0}
+    nvml.users = {}
+    assert sensors.work(0) == {}
+    assert sensors.missing(0) == []  # that nobody works is an answer
+
+
+def test_a_card_that_does_not_tell_who_works_is_not_asked_again() -> None:
+    nvml = RecordedNvml(absent={"work of processes", "processes"})
+    sensors = GpuSensors(nvml)
+    assert sensors.users(0) == set()
+    assert [sensors.work(0) for _ in range(3)] == [{}] * 3
+    assert nvml.calls.count("work of processes") == 1
+    assert sensors.missing(0) == ["work of processes"]

@@ -73,6 +73,28 @@ def test_a_card_that_protects_itself_disturbs_and_one_at_its_power_limit_does_no
     assert [one.text for one in disturbances(sampled(states=reasons))] == ([said] if said else [])
 
 
+def shared_card(ours: float, theirs: float, card: str = "gpu0") -> RunResult:
+    """A server and another program, numbers 41 and 7 on their cards; the other one works half of the time."""
+    result = sampled()
+    for at in range(95, 116):
+        result.samples.append(Sample(at=at, source="user:gpu0:41", values={"sm_percent": ours}))
+        if at % 2:
+            result.samples.append(Sample(at=at, source=f"user:{card}:7", values={"sm_percent": 2 * theirs}))
+    return result
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "card", "disturbed"),
+    [(90.0, 11.0, "gpu0", True), (90.0, 4.0, "gpu0", False), (90.0, 50.0, "gpu1", False), (0.0, 50.0, "gpu0", False)],
+)
+def test_another_program_disturbs_by_its_work_on_the_servers_card(
+    ours: float, theirs: float, card: str, disturbed: bool
+) -> None:
+    found = disturbances(shared_card(ours, theirs, card), {f"{card}:7", "gpu0:8"})
+    assert [one.kind for one in found] == ["gpu"] * disturbed
+    assert disturbances(shared_card(ours, theirs, card)) == []  # then it may be the server's own
+
+
 def test_the_figures_play_no_part() -> None:
     slow = sampled()
     slow.scenarios = [scenario(tpot=10.0, rate=0.1)]

@@ -35,6 +35,7 @@ class Usage(msgspec.Struct, kw_only=True, frozen=True):
     memory_clock_mhz: float | None = None
     temperature_c: float | None = None  # the most
     held_back: dict[str, float] = {}  # share of samples by reason
+    card_users: dict[str, float] = {}  # per cent of the multiprocessors, on average, by "gpu0:<pid>"
     host_cpu_percent: float | None = None
     server_cores: float | None = None  # cores' worth of CPU, all its processes
     server_rss_bytes: float | None = None  # the most, all its processes; shared pages count for each
@@ -67,6 +68,7 @@ def usage(samples: Iterable[Sample], start: float, end: float, output_tokens: in
         memory_clock_mhz=_mean(gpu.mean("memory_clock_mhz") for gpu in gpus),
         temperature_c=max((heat for gpu in gpus if (heat := gpu.largest("temperature_c")) is not None), default=None),
         held_back={state: states.count(state) / readings for state in dict.fromkeys(states)},
+        card_users=_card_users(by_source, start, end),
         host_cpu_percent=host.mean("cpu_percent"),
         server_cores=_cores(server),
         server_rss_bytes=_sum(series.largest("rss_bytes") for series in server),
@@ -173,6 +175,19 @@ def _energy(gpus: Sequence[_Series]) -> tuple[float | None, Literal["counter", "
 
 def _processes(by_source: dict[str, list[Sample]], role: str, start: float, end: float) -> list[_Series]:
     return [_Series(series, start, end) for name, series in by_source.items() if name.startswith(f"process:{role}/")]
+
+
+def _card_users(by_source: dict[str, list[Sample]], start: float, end: float) -> dict[str, float]:
+    """Over all readings of a card in the stretch: who is not in one did nothing then."""
+    found: dict[str, float] = {}
+    for name, series in by_source.items():
+        kind, _, user = name.partition(":")
+        if kind == "user":
+            readings = len(_Series(by_source.get(user.partition(":")[0], []), start, end).inside)
+            worked = sum(sample.values.get("sm_percent", 0.0) for sample in _Series(series, start, end).inside)
+            if readings:
+                found[user] = worked / readings
+    return found
 
 
 def _cores(processes: Sequence[_Series]) -> float | None:

@@ -174,7 +174,7 @@ class Sample(msgspec.Struct, kw_only=True):
     """One reading of one source. A sensor that is absent has no key."""
 
     at: float
-    source: str  # "gpu0", "host", "process:<name>:<pid>"
+    source: str  # "gpu0", "user:gpu0:<pid>", "host", "process:<name>:<pid>"
     values: dict[str, float] = {}  # name with its unit: power_w, sm_clock_mhz, memory_used_bytes, cpu_percent, ...
     states: list[str] = []  # such as the reasons for which clocks are held back
 

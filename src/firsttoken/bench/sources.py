@@ -20,7 +20,7 @@ _LOOK_FOR_CHILDREN = 1.0  # seconds; a scan of every process of the host
 
 
 class GpuSource:
-    """Every card, or those of `indices`, as "gpu0", "gpu1", ..."""
+    """Every card, or those of `indices`, as "gpu0", "gpu1", ..., and who works on it, as "user:gpu0:<pid>"."""
 
     def __init__(self, sensors: GpuSensors, indices: Sequence[int] | None = None) -> None:
         self._sensors = sensors
@@ -42,6 +42,8 @@ class GpuSource:
             }
             values = {name: float(value) for name, value in named.items() if value is not None}
             samples.append(Sample(at=at, source=f"gpu{index}", values=values, states=list(reading.held_back)))
+            for pid, share in self._sensors.work(index).items():
+                samples.append(Sample(at=at, source=f"user:gpu{index}:{pid}", values={"sm_percent": share}))
         return samples
 
     def absent(self) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 _HELD_BACK = {
@@ -45,9 +47,10 @@ class GpuLimits:
 class GpuSensors:
     """The sensors of every card, or of one. `nvml` is the module pynvml or a stand-in for it."""
 
-    def __init__(self, nvml: Any) -> None:
-        """Raises the module's NVMLError where there is no driver."""
-        self._nvml = nvml
+    def __init__(self, nvml: Any, now: Callable[[], float] = time.time) -> None:
+        """Raises the module's NVMLError where there is no driver. `now`: the clock of NVML's own samples."""
+        self._nvml, self._now = nvml, now
+        self._worked: dict[int, int] = {}  # microseconds until which a card's work has been told
         nvml.nvmlInit()
         self._handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
         self._silent: set[tuple[int, str]] = set()  # sensors that refused once: each refusal costs time again
@@ -108,6 +111,36 @@ class GpuSensors:
             temperature_c=None if heat is None else float(heat),
             held_back=tuple(text for bit, text in _HELD_BACK.items() if bits and bits & bit),
         )
+
+    def users(self, index: int) -> set[int]:
+        """Processes that hold the card, as the driver counts, which in a container is another way. Never raises."""
+        nvml, handle = self._nvml, self._handles[index]
+        found: set[int] = set()
+        for call in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
+            with suppress(nvml.NVMLError):
+                found |= {int(process.pid) for process in call(handle)}
+        return found
+
+    def work(self, index: int) -> dict[int, float]:
+        """Per cent of the card's multiprocessors that each process kept busy since the last call, by its number.
+
+        Empty where nobody worked, where the card does not tell, and at the first call. Never raises.
+        """
+        nvml, since, now = self._nvml, self._worked.get(index), int(self._now() * 1e6)
+        self._worked[index] = now
+        if since is None or (index, "work of processes") in self._silent:
+            return {}
+        try:
+            samples = nvml.nvmlDeviceGetProcessUtilization(self._handles[index], since)
+        except nvml.NVMLError as error:
+            if getattr(error, "value", None) != nvml.NVML_ERROR_NOT_FOUND:  # which says that nobody worked
+                self._silent.add((index, "work of processes"))
+            return {}
+        shares: dict[int, list[float]] = {}
+        for sample in samples:
+            if sample.timeStamp > since:
+                shares.setdefault(int(sample.pid), []).append(float(sample.smUtil))
+        return {pid: fmean(seen) for pid, seen in shares.items()}
 
     def close(self) -> None:
         with suppress(self._nvml.NVMLError):

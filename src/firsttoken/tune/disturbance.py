@@ -4,6 +4,7 @@ Only what does not depend on the figure that a run measured may have it measured
 figure: without its slowest runs a setting would look faster, and every interval narrower, than it is. So
 
 - the CPU time of others counts, and not the host's load, in which the server's own is;
+- the work on the card of processes that were there before the server or stay after it counts, and not how busy it is;
 - a card that gets too hot or too little current counts, and not its power cap: a setting that works the card harder
   reaches that by itself;
 - how full the client was does not count, because a faster server fills it more. That is said, and the run stays.
@@ -11,7 +12,7 @@ figure: without its slowest runs a setting would look faster, and every interval
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -21,6 +22,7 @@ from firsttoken.bench.records import RunResult
 
 OTHERS_SHARE, OTHERS_CORES = 0.1, 1.0  # of the cores, and how many at most, that others may use in a quiet run
 HELD_BACK = 0.05  # share of a run's samples in which a card may protect itself
+CARD_SHARE = 5.0  # per cent of a card's multiprocessors that others may keep busy
 PROTECTION = {
     "hardware slowdown": "硬件降频",
     "software thermal slowdown": "软件过热降频",
@@ -38,13 +40,14 @@ class Disturbance(msgspec.Struct, frozen=True):
     text_zh: str
 
 
-def disturbances(result: RunResult) -> list[Disturbance]:
+def disturbances(result: RunResult, strangers: Collection[str] = ()) -> list[Disturbance]:
     """What acted on a run's measured requests, each kind once: as in the scenario where it was worst.
 
-    Empty where nothing did, and where the machine does not tell.
+    `strangers`: users of cards that are not the server, as "gpu0:<pid>". Empty where nothing did, and where the machine
+    does not tell.
     """
     found = [scenario_usage(scenario, result.samples) for scenario in result.scenarios]
-    return [*_by_others(found), *_by_clocks(found)]
+    return [*_by_others(found), *_on_the_card(found, strangers), *_by_clocks(found)]
 
 
 def _by_others(found: Iterable[Usage]) -> list[Disturbance]:
@@ -57,6 +60,27 @@ def _by_others(found: Iterable[Usage]) -> list[Disturbance]:
             "cpu",
             f"other programs used {others:.1f} of {cores:.0f} cores",
             f"其他程序占用了 {cores:.0f} 个核中的 {others:.1f} 个",
+        )
+    ]
+
+
+def _on_the_card(found: Iterable[Usage], strangers: Collection[str]) -> list[Disturbance]:
+    """On a card that the server uses as well."""
+    worst = 0.0
+    for used in found:
+        ours = {user.partition(":")[0] for user, share in used.card_users.items() if user not in strangers and share}
+        for card in ours:
+            theirs = [
+                used.card_users[user] for user in strangers if user.startswith(f"{card}:") and user in used.card_users
+            ]
+            worst = max(worst, sum(theirs))
+    if worst < CARD_SHARE:
+        return []
+    return [
+        Disturbance(
+            "gpu",
+            f"other programs kept {worst:.0f} % of the card's multiprocessors busy",
+            f"其他程序占用了显卡 {worst:.0f} % 的多处理器",
         )
     ]
 

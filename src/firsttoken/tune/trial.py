@@ -25,6 +25,7 @@ from firsttoken.tune.lab import Run
 from firsttoken.tune.objective import Objective, figures_of, value_of
 from firsttoken.tune.probe import Probe, facts_of
 from firsttoken.tune.space import Space
+from firsttoken.tune.strangers import Strangers
 
 _LEAST_SELF_TEST = 0.2  # seconds; the client's ceiling is far above what a tuned server sends
 
@@ -54,9 +55,15 @@ class Bench:
 class Trials:
     """Measures settings; a server's failure is an answer."""
 
-    def __init__(self, bench: Bench, monitor: Callable[[str], Monitor] = monitor_for) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        monitor: Callable[[str], Monitor] = monitor_for,
+        strangers: Strangers | None = None,
+    ) -> None:
         """`monitor` makes one of the server at a URL."""
         self.bench, self._monitor = bench, monitor
+        self._strangers = strangers or Strangers()
         self._note = bench.folder / "server.pid"
         self._ceilings = MachineCeilings("http://127.0.0.1")
 
@@ -71,10 +78,10 @@ class Trials:
             result = self._play(settings, path, seed, limit, [])
         except FirstTokenError as error:
             seconds = time.monotonic() - started
-            return Run(value=None, seconds=seconds, failure=str(error), disturbed=_until_its_end(path))
+            return Run(value=None, seconds=seconds, failure=str(error), disturbed=self._until_its_end(path))
         except _TooSlow:
             text, seconds = f"it was ended after {limit:.0f} s, six times what the baseline takes", time.monotonic()
-            return Run(value=None, seconds=seconds - started, failure=text, disturbed=_until_its_end(path))
+            return Run(value=None, seconds=seconds - started, failure=text, disturbed=self._until_its_end(path))
         seconds = time.monotonic() - started
         failure = _failure(result)
         value = value_of(result, self.bench.objective)
@@ -90,7 +97,7 @@ class Trials:
             slo_met=round(sum(met)) if self.bench.slo else 0,
             slo_of=attempted if self.bench.slo else 0,
             result=str(path.relative_to(self.bench.folder)),
-            disturbed=disturbances(result),
+            disturbed=disturbances(result, self._strangers.found()),
             client_limited=client_was_the_limit(result),
         )
 
@@ -116,9 +123,13 @@ class Trials:
             memory_free=gpus[0].memory_free if on_gpu else host.memory_available,
             cores=host.cores,
             shared=self.bench.shared,
-            disturbed=disturbances(result),
+            disturbed=disturbances(result, self._strangers.found()),
             **facts_of(result),
         )
+
+    def _until_its_end(self, path: Path) -> list[Disturbance]:
+        """What acted on a run that was broken off, by what it left on disk."""
+        return disturbances(load_result(path), self._strangers.found()) if path.exists() else []
 
     def _play(
         self, settings: Settings, path: Path, seed: int, limit: float | None, judges: Sequence[Judge]
@@ -141,6 +152,7 @@ class Trials:
             self_test_seconds=_LEAST_SELF_TEST,
             command=[command],
         )
+        self._strangers.look()
         return run_scenarios(spec, _Watch(bench.tell, limit, command), monitor=self._monitor(url), judges=judges)
 
 
@@ -157,11 +169,6 @@ class _Watch:
         self._tell(event)
         if isinstance(event, Progress) and self._end is not None and time.monotonic() > self._end:
             raise _TooSlow
-
-
-def _until_its_end(path: Path) -> list[Disturbance]:
-    """What acted on a run that was broken off, by what it left on disk."""
-    return disturbances(load_result(path)) if path.exists() else []
 
 
 def _failure(result: RunResult) -> str:
