@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.tune.simulated import CANDIDATES, claimed, no_effect, session
+from tests.tune.test_sessions import SLOW_MACHINE, bad_baseline, seconds
 
 from firsttoken.tune.arms import Arm
 from firsttoken.tune.lab import Event, Said, Tried
@@ -33,6 +34,26 @@ def test_a_setting_that_helps_is_found_between_the_bursts() -> None:
     found = [session(CANDIDATES, lambda s: 0.05 * (s.get("block") == 32), seed, others=bursts(seed)) for seed in (1, 2)]
     assert [outcome.kept for outcome in found] == [{BLOCK}] * 2
     assert all(outcome.fresh and outcome.fresh.gain == pytest.approx(0.05, abs=0.015) for outcome in found)
+
+
+def test_large_gains_are_found_in_a_quarter_of_an_hour_though_half_of_the_runs_are_disturbed() -> None:
+    kept = 0
+    for seed in range(6000, 6006):
+        draw, events = random.Random(seed), list[Event]()
+        taken = [draw.choice([0.0, 1.0]) for _ in range(200)]
+        outcome = session(
+            SLOW_MACHINE,
+            bad_baseline,
+            seed,
+            hours=0.245,
+            seconds=seconds,
+            noisier=4.0,
+            tell=events.append,
+            others=taken.__getitem__,
+        )
+        kept += {arm.knob for arm in outcome.kept} == {"budget", "cache", "threads"}
+        assert [event for event in events if isinstance(event, Tried)][-1].spent <= 1.05 * 0.245 * 3600
+    assert kept >= 4
 
 
 def test_a_session_that_is_disturbed_all_the_time_ends_in_its_budget_and_soon_repeats_nothing() -> None:

@@ -80,12 +80,26 @@ def test_time_that_is_planned_for_what_follows_is_not_spent_on_repeats(
     ("second_try", "gain"),
     [([run(0.004), run(0.002)], math.log(2)), ([*[run(0.008, disturbed=True)] * 3, run(0.004)], None)],
 )
-def test_a_pair_of_a_quiet_and_a_disturbed_run_is_measured_once_more_and_else_not_compared(
+def test_a_pair_of_a_quiet_and_a_disturbed_run_is_measured_once_more_and_else_set_apart(
     lab_of: LabOf, second_try: list[Run], gain: float | None
 ) -> None:
     measure = Scripted(*[run(0.008, disturbed=True)] * 3, run(0.004), *second_try)
-    assert lab_of(measure).pair(BASELINE, BASELINE) == gain
+    lab = lab_of(measure)
+    assert lab.pair(BASELINE, BASELINE) == gain
     assert len(measure.asked) == 4 + len(second_try)
+    assert [pair[2] for pair in lab.unlike] == ([] if gain else [pytest.approx(math.log(2))])
+
+
+@pytest.mark.parametrize(("quiet", "compared"), [(3, False), (2, True)])
+def test_quiet_and_disturbed_runs_are_compared_where_a_quarter_of_all_stays_disturbed(
+    lab_of: LabOf, quiet: int, compared: bool
+) -> None:
+    lab = lab_of(Scripted(*[run(0.008, disturbed=True)] * 3, *[run(0.004)] * (quiet + 1)))
+    for _ in range(quiet + 2):
+        lab.block([BASELINE])
+    gain = lab.gain(lab.runs[0].run, lab.runs[1].run)
+    assert gain == (pytest.approx(math.log(2)) if compared else None)
+    assert lab.unlike_blocks() == 0
 
 
 def test_two_runs_that_were_disturbed_alike_are_compared(lab_of: LabOf) -> None:

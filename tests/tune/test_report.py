@@ -102,8 +102,8 @@ def test_disturbed_runs_are_told_with_what_was_done_about_them() -> None:
     page.feed(render(disturbed(["again", "again", "tried enough"])))
     assert page.open == []
     for text in (
-        "3 of 74 measurements were disturbed: other programs on the CPU (3). What was done: 2 measured again, 1 stayed",
-        "In 1 pairs or blocks quiet runs stood beside disturbed ones",
+        "3 of 74 measurements were disturbed: other programs on the CPU (3). What was done: 2 measured again; 1 stayed",
+        "Quiet and disturbed runs of one pair or block were not compared (1).",
         "74 次测量中有 3 次受到干扰：其他程序占用 CPU（3 次）",
         "a < b",
         "其他程序占用了 2 个核中的 1.0 个",

@@ -105,8 +105,7 @@ def _by_clocks(found: Iterable[Usage]) -> list[Disturbance]:
 def alike(first: Sequence[Disturbance], second: Sequence[Disturbance]) -> bool:
     """Whether two runs can be compared: both quiet, or both disturbed by the same kinds of things.
 
-    A quiet run against a disturbed one tells of the disturbance. One such pair among many quiet ones is so far out that
-    the fit finds effects where there are none; pairs of which both runs are disturbed are only noisier.
+    A quiet run against a disturbed one tells of the disturbance; two disturbed ones are only noisier.
     """
     return {one.kind for one in first} == {one.kind for one in second}
 

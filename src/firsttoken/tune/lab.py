@@ -16,7 +16,7 @@ from firsttoken.tune.arms import BASELINE, Arm, Config, Settings, Value, in_orde
 from firsttoken.tune.disturbance import Disturbance, alike
 from firsttoken.tune.journal import Journal
 from firsttoken.tune.quality import Quality
-from firsttoken.tune.repeats import Repeats, sentence
+from firsttoken.tune.repeats import RESTLESS, Repeats, sentence
 
 _TIMES_BASELINE = 6.0  # a run that takes so much longer than the baseline's is ended
 _LEAST_LIMIT = 60.0  # seconds
@@ -115,6 +115,7 @@ class Lab:
         self.budget = budget
         self.spent = 0.0
         self.runs: list[Kept] = []  # that count
+        self.unlike: list[tuple[Config, Config, float]] = []  # pairs of a quiet and a disturbed run, with their gains
         self.measured = 0
         self.repeats = Repeats(budget)
         self.failed: dict[Config, str] = {}  # constraints: nothing that holds one of these is tried again
@@ -169,19 +170,21 @@ class Lab:
         return done
 
     def pair(self, first: Config, second: Config, *, after: float = 0.0) -> float | None:
-        """The gain of the second over the first; None where one failed, or where the two cannot be compared."""
-        unlike = "One run of the pair is disturbed and the other is not"
-        for again in (True, False):
-            runs = self._both(first, second, after)
-            if runs is None:
+        """The gain of the second over the first; None where one failed, or where one was disturbed and one was not.
+
+        A pair of the latter kind is in `unlike` then.
+        """
+        said, tries = "One run of the pair is disturbed and the other is not", 0
+        while (runs := self._both(first, second, after)) is not None:
+            one, other = runs
+            if alike(one.disturbed, other.disturbed):
+                return self._gain(one, other)
+            tries += 1
+            if tries > 1 or not self.repeats.may_take(one.seconds + other.seconds, self.left - after):
+                self.tell(Said(f"{said}: they are compared only if many runs stay disturbed."))
+                self.unlike.append((first, second, self._gain(one, other)))
                 return None
-            gain = self.gain(*runs)
-            if gain is not None:
-                return gain
-            if not again or not self.repeats.may_take(sum(run.seconds for run in runs), self.left - after):
-                break
-            self.tell(Said(f"{unlike}: both are measured again."))
-        self.tell(Said(f"{unlike}: they are not compared."))
+            self.tell(Said(f"{said}: both are measured again."))
         return None
 
     def _both(self, first: Config, second: Config, after: float) -> tuple[Run, Run] | None:
@@ -195,11 +198,18 @@ class Lab:
         return (one, other) if one.value is not None and other.value is not None else None
 
     def gain(self, first: Run, second: Run) -> float | None:
-        """The logarithm by which the second is better; None where one was disturbed and the other was not."""
+        """The logarithm by which the second is better; None where the two cannot be compared."""
+        comparable = self.is_restless or alike(first.disturbed, second.disturbed)
+        return self._gain(first, second) if comparable else None
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether so many runs stay disturbed that this is the machine's noise, and all runs must be compared."""
+        return bool(self.runs) and sum(bool(kept.run.disturbed) for kept in self.runs) >= RESTLESS * len(self.runs)
+
+    def _gain(self, first: Run, second: Run) -> float:
         assert first.value is not None
         assert second.value is not None
-        if not alike(first.disturbed, second.disturbed):
-            return None
         return self._sign * math.log(second.value / first.value)
 
     def _run(self, config: Config, seed: int, after: float) -> Run:
@@ -256,6 +266,8 @@ class Lab:
 
     def unlike_blocks(self) -> int:
         """Blocks in which not all runs could be compared."""
+        if self.is_restless:
+            return 0
         kinds: dict[int, set[frozenset[str]]] = {}
         for kept in self.runs:
             kinds.setdefault(kept.block, set()).add(frozenset(one.kind for one in kept.run.disturbed))

@@ -3,7 +3,9 @@
 A run is repeated alone, at once and with the same prompts: so the order that was drawn stays, its partner is as near
 in time as it can be, and a pair costs three measurements instead of four. Its last measurement stays, whatever the
 others said; to take the best of them would choose by the figure. Where that leaves a quiet and a disturbed run in one
-pair, the whole pair is measured once more, and if it is still so, the two are not compared.
+pair, the whole pair is measured once more, and if it is still so, the two are not compared: one such pair among many
+quiet ones is so far out that a fit finds effects where there are none. Where they are no exception, their scatter is
+seen as noise, and they are all that there is; then all runs are compared.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from firsttoken.tune.disturbance import Disturbance
 TRIES = 3  # measurements of one run
 IN_A_ROW = 4  # disturbed measurements from which a machine is not quiet; the next quiet one makes it so again
 SHARE = 0.25  # of the budget that measurements which are made again may take
+RESTLESS = 0.25  # share of the runs that stay disturbed from which they are no exception
 
 Fate = Literal["again", "tried enough", "never quiet", "no time"]
 """Of a disturbed measurement: another one was made in its place, or why it stays all the same."""
@@ -71,7 +74,7 @@ _LIVE: dict[Fate, str] = {
     "again": "it is measured again",
     "tried enough": f"it stays, since it was measured {TRIES} times",
     "never quiet": "it stays, since the machine does not become quiet",
-    "no time": "it stays, since no time is left to measure it again",
+    "no time": "it stays, since no time is left for repeats",
 }
 
 

@@ -33,6 +33,7 @@ class Screener:
         self._lab, self._candidates = lab, candidates
         self._seed, self._margin, self._alpha = seed, margin, alpha
         self._measured: list[Measured] = []
+        self._unlike: list[Measured] = []  # that tell of disturbances, as far as these are an exception
         self.arms: list[Arm] = []  # that are screened
         self.dropped: dict[Arm, int] = {}  # that plainly cost gain and time, and after how many pairs each was left
 
@@ -72,7 +73,7 @@ class Screener:
 
     def found(self) -> Screening:
         lost = self._lab.failed_arms(self.arms)
-        return fit(self._measured, [arm for arm in self.arms if arm not in lost], self._alpha)
+        return fit(self._comparable(), [arm for arm in self.arms if arm not in lost], self._alpha)
 
     def verdict(self, arm: Arm, found: Screening, least: float) -> Verdict:
         """Screening may say that something hurts; that it helps must be seen again: the best of many looks better."""
@@ -82,15 +83,16 @@ class Screener:
             return "hurts"
         return "undecided" if said == "helps" else said
 
+    def _comparable(self) -> list[Measured]:
+        return [*self._measured, *self._unlike] if self._lab.is_restless else self._measured
+
     # --- pairs ---
 
     def _noise(self) -> None:
         self._lab.tell(Stage("noise", "The baseline against itself"))
         pairs, made = _LEAST_NOISE_PAIRS, 0
         while made < pairs:
-            gain = self._lab.pair(BASELINE, BASELINE)
-            if gain is not None:
-                self._measured.append((BASELINE, BASELINE, gain))
+            self._gain(BASELINE, BASELINE)
             made += 1
             if made == 1 and self._lab.runs_left >= _SHORT:
                 pairs = _NOISE_PAIRS
@@ -100,20 +102,27 @@ class Screener:
         first, second = (lab.without_failures(config - frozenset(self.dropped)) for config in (first, second))
         if first == second and self.dropped:
             return  # nothing but dropped arms was in it
-        gain = lab.pair(first, second, after=after)
-        if gain is not None:
-            self._measured.append((first, second, gain))
+        if self._gain(first, second, after):
             self._drop()
             return
         for config in (first, second):
             if config in lab.failed:
                 lab.find_culprits(config)
 
+    def _gain(self, first: Config, second: Config, after: float = 0.0) -> bool:
+        """Whether a pair told its gain."""
+        lab, unlike = self._lab, len(self._lab.unlike)
+        gain = lab.pair(first, second, after=after)
+        self._unlike += lab.unlike[unlike:]
+        if gain is not None:
+            self._measured.append((first, second, gain))
+        return gain is not None
+
     def _drop(self) -> None:
         """Leaves an arm whose loss is plain, where its runs take long: what is left of the time has better uses."""
-        for arm, one in lean(self._measured, self.arms).items():
+        for arm, one in lean(self._comparable(), self.arms).items():
             if arm not in self.dropped and one.high < -self._margin and self._slowness(arm) >= _SLOW:
-                pairs = sum((arm in first) != (arm in second) for first, second, _ in self._measured)
+                pairs = sum((arm in first) != (arm in second) for first, second, _ in self._comparable())
                 self.dropped[arm] = pairs
                 self._lab.tell(Said(f"{arm.label} plainly costs, and its runs take long: no more of it"))
 
@@ -155,9 +164,9 @@ class Screener:
 
     def _is_time_to_confirm(self) -> bool:
         """Whether what plainly helps could not be confirmed any more after another pair."""
-        if len(self._measured) < len(self.arms) + 2:  # nothing would tell the noise
+        if len(self._comparable()) < len(self.arms) + 2:  # nothing would tell the noise
             return False
-        plain = {arm: one.gain for arm, one in lean(self._measured, self.arms).items() if one.low > self._margin}
+        plain = {arm: one.gain for arm, one in lean(self._comparable(), self.arms).items() if one.low > self._margin}
         best = sorted(best_of_each(plain), key=lambda arm: -plain[arm])[:FINALISTS]
         if not best or self._lab.left - 2 * self._lab.run_seconds >= least_seconds(self._lab, frozenset(best), best):
             return False

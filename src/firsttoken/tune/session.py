@@ -268,9 +268,11 @@ class Session:
         each = lab.seconds_of([BASELINE, kept])
         pairs = max(min(_FRESH_PAIRS, int(lab.left / each)), LEAST_FRESH_PAIRS)
         lab.tell(Stage("fresh", f"{named(kept)} against the baseline, {pairs} fresh pairs"))
-        before = lab.blocks
+        before, unlike = lab.blocks, len(lab.unlike)
         gains = [lab.pair(BASELINE, kept, after=(pairs - number) * each) for number in range(1, pairs + 1)]
         known = [gain for gain in gains if gain is not None]
+        if lab.is_restless:
+            known += [gain for _, _, gain in lab.unlike[unlike:]]
         return (estimate(known) if known else None), (before + 1, lab.blocks)
 
 

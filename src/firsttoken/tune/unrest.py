@@ -21,9 +21,9 @@ _BY = {
 }
 _FATES: dict[Fate, Words] = {
     "again": Words("measured again", "已重新测量"),
-    "tried enough": Words(f"stayed: measured {TRIES} times", f"保留：已测量 {TRIES} 次"),
-    "never quiet": Words("stayed: the machine did not become quiet", "保留：机器一直没有安静下来"),
-    "no time": Words("stayed: no time was left", "保留：没有剩余时间"),
+    "tried enough": Words(f"stayed after {TRIES} measurements", f"测量 {TRIES} 次后保留"),
+    "never quiet": Words("stayed, as the machine did not become quiet", "因机器一直没有安静下来而保留"),
+    "no time": Words("stayed, as no time was left for repeats", "因没有时间重复测量而保留"),
 }
 
 
@@ -57,12 +57,12 @@ def disturbed_sentence(tuned: Tuned) -> Words:
     found = tuned.disturbed
     by = _by(kind for one in found for kind in {cause.kind for cause in one.what})
     fates = Counter(one.fate for one in found)
-    en = ", ".join(f"{count} {_FATES[fate].en}" for fate, count in fates.items())
-    zh = "，".join(f"{count} 次{_FATES[fate].zh}" for fate, count in fates.items())
+    en = "; ".join(f"{count} {_FATES[fate].en}" for fate, count in fates.items())
+    zh = "；".join(f"{count} 次{_FATES[fate].zh}" for fate, count in fates.items())
     unlike = (
         Words(
-            f" In {tuned.unlike} pairs or blocks quiet runs stood beside disturbed ones; those were not compared.",
-            f"有 {tuned.unlike} 对（组）中既有安静的运行也有受干扰的运行，它们之间不作比较。",
+            f" Quiet and disturbed runs of one pair or block were not compared ({tuned.unlike}).",
+            f"同一对（组）中安静的与受干扰的运行不作比较（{tuned.unlike} 处）。",
         )
         if tuned.unlike
         else same("")
