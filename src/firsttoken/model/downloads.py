@@ -91,8 +91,10 @@ def shown(progress: Progress, label: str, total: int, *folders: Path, interval: 
     ended = threading.Event()
 
     def watch() -> None:
+        most = 0  # what was unpacked moves away, and a bar that goes back looks like a loss
         while not ended.wait(interval):
-            progress.advance(min(total, sum(map(bytes_in, folders))))
+            most = max(most, min(total, sum(map(bytes_in, folders))))
+            progress.advance(most)
 
     watcher = threading.Thread(target=watch, name="download-progress", daemon=True)
     watcher.start()
