@@ -18,7 +18,7 @@ def load_defaults(ctx: click.Context, param: click.Parameter, path: str | None) 
     """Callback of the eager `--config` option: makes the file's values the defaults of the other options."""
     if path is not None and not ctx.resilient_parsing:
         values = read_config(Path(path))
-        ctx.default_map = {**(ctx.default_map or {}), **_by_parameter(ctx.command, values, path)}
+        ctx.default_map = {**(ctx.default_map or {}), **_by_parameter(ctx, values, path)}
     return path
 
 
@@ -40,12 +40,16 @@ def read_config(path: Path) -> Mapping[str, Any]:
     return values
 
 
-def _by_parameter(command: click.Command, values: Mapping[str, Any], path: str) -> dict[str, Any]:
-    known = _keys(command)
+def _by_parameter(ctx: click.Context, values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    known = _keys(ctx.command)
     found: dict[str, Any] = {}
     for key, value in values.items():
         name = key.replace("_", "-")
         if name not in known:
+            if isinstance(value, dict):
+                raise ConfigError(
+                    f"The config file {path} has a section [{key}]; write its keys without one, at the top."
+                )
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "`firsttoken serve --help` lists the names."
             raise ConfigError(f"The config file {path} has an unknown key {key!r}; {hint}")
@@ -55,6 +59,10 @@ def _by_parameter(command: click.Command, values: Mapping[str, Any], path: str) 
             raise ConfigError(f"In the config file {path}, {key!r} must be true or false.")
         if getattr(parameter, "multiple", False) and not isinstance(value, list):
             value = [value]
+        try:
+            parameter.type_cast_value(ctx, value)
+        except click.BadParameter as error:  # click would name the flag, which nobody typed
+            raise ConfigError(f"In the config file {path}, {key!r}: {error.message}") from None
         found[parameter.name] = not value if negated else value
     return found
 
