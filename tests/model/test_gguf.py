@@ -128,6 +128,11 @@ def test_llama3_frequencies_come_from_the_factors_in_the_file(tmp_path: Path) ->
     torch.testing.assert_close(inverse_frequencies(config)[0], scaled, atol=0, rtol=1e-6)
 
 
+def test_a_file_that_cannot_be_opened_is_told_with_the_systems_reason(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"cannot be read \(Is a directory\); check the path and who may read it"):
+        GGUFHeader(tmp_path)
+
+
 def test_what_is_no_model_is_refused_in_one_sentence(tmp_path: Path) -> None:
     raw, path = tiny_config("llama"), tmp_path / "model.gguf"
     tensors = tiny_tensors(raw)
@@ -135,7 +140,7 @@ def test_what_is_no_model_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path.write_bytes(b"PK\x03\x04 not a model at all, but long enough")
     assert "is not a GGUF file" in refusal(path)
     path.write_bytes(b"")
-    assert "cannot be read" in refusal(path)
+    assert "is empty; fetch the file again" in refusal(path)
     path.write_bytes(b"GGUF" + struct.pack("<IQQ", 9, 0, 0))
     assert "GGUF version 9" in refusal(path)
     write_gguf(path, {**raw, "model_type": "gemma"}, tensors)

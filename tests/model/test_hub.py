@@ -10,6 +10,7 @@ import pytest
 from firsttoken.errors import ConfigError, ModelError
 from firsttoken.model.downloads import Progress, RemoteFile
 from firsttoken.model.hub import DEFAULT_MODEL, default_model, resolve
+from firsttoken.model.huggingface import unreachable
 from firsttoken.model.repositories import is_complete, wanted
 from tests.builders import tiny_model_folder
 from tests.model.silent_progress import Silent
@@ -141,6 +142,17 @@ def test_repositories_without_usable_weights_are_named(tmp_path: Path) -> None:
     assert "has no safetensors weights" in said("o/n", hub_of(tmp_path, "config.json"))
     assert "has no file b.gguf; it has a.gguf" in said("o/n/b.gguf", hub_of(tmp_path, "a.gguf"))
     assert "--hub must be one of huggingface, not 'other'" in said("o/n", hub_of(tmp_path), hub="other")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "sentence"),
+    [
+        ("https://huggingface.co", "from Hugging Face (Why); check the network, set HF_ENDPOINT to a mirror"),
+        ("nonsense", "from nonsense (Why); check that address, which HF_ENDPOINT names"),
+    ],
+)
+def test_a_hub_that_does_not_answer_is_told_with_what_to_change(endpoint: str, sentence: str) -> None:
+    assert sentence in unreachable("owner/name", "Why", endpoint)
 
 
 def test_files_in_folders_of_a_repository_are_left_alone() -> None:

@@ -136,4 +136,4 @@ def _weight_files(folder: Path) -> list[Path]:
         return files
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
         raise ModelError(f"{folder} holds only pickled weights, which are never read; use a safetensors version.")
-    raise ModelError(f"{folder} has no safetensors files.")
+    raise ModelError(f"{folder} has no safetensors files; fetch the model again, or name the folder that has them.")

@@ -52,8 +52,12 @@ class GGUFHeader:
         try:
             with self.path.open("rb") as file:
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{path} cannot be read: {error}.") from error
+        except OSError as error:
+            raise ModelError(
+                f"{path} cannot be read ({error.strerror}); check the path and who may read it."
+            ) from error
+        except ValueError as error:  # nothing to map
+            raise ModelError(f"{path} is empty; fetch the file again.") from error
         self.metadata: dict[str, Any] = {}
         self.tensors: dict[str, GGUFTensor] = {}
         try:

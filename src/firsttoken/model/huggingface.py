@@ -13,6 +13,7 @@ from firsttoken.model.downloads import Progress, RemoteFile, check_space, is_dis
 
 _LARGE = 16_000_000  # bytes from which a file is worth going on with
 _AT_ONCE = 4
+_HOME = "https://huggingface.co"
 
 
 class HuggingFace:
@@ -94,7 +95,7 @@ def _fill_store(repo: str, revision: str | None, names: Sequence[str], store: Pa
 @contextmanager
 def _one_sentence(repo: str, revision: str | None) -> Iterator[None]:
     """Turns what huggingface_hub raises into one sentence each."""
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
     try:
         yield
@@ -113,7 +114,17 @@ def _one_sentence(repo: str, revision: str | None) -> Iterator[None]:
     except Exception as error:  # its HTTP client has changed more than once, and with it what a lost network raises
         if is_disk_full(error):
             raise DownloadError(f"The disk became full while {repo} was fetched; make room and try again.") from error
-        raise DownloadError(
-            f"{repo} could not be fetched from Hugging Face ({type(error).__name__}); check the network, set "
-            "HF_ENDPOINT to a mirror, or use --hub modelscope."
-        ) from error
+        raise DownloadError(unreachable(repo, type(error).__name__, constants.ENDPOINT)) from error
+
+
+def unreachable(repo: str, reason: str, endpoint: str) -> str:
+    """What to do where nothing, or nothing of use, comes from an endpoint."""
+    if endpoint == _HOME:
+        return (
+            f"{repo} could not be fetched from Hugging Face ({reason}); check the network, set HF_ENDPOINT "
+            "to a mirror, or use --hub modelscope."
+        )
+    return (
+        f"{repo} could not be fetched from {endpoint} ({reason}); check that address, which HF_ENDPOINT names, "
+        "and the network, or use --hub modelscope."
+    )
