@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.builders import tiny_model_folder
 
-from firsttoken.cli.bench_quality import settings_of
-from firsttoken.errors import ConfigError
+from firsttoken.cli.bench_quality import quality, settings_of
+from firsttoken.errors import ConfigError, ModelError
 from firsttoken.quality.records import Quality
 from firsttoken.quality.run import compare_quality
 from firsttoken.quality.side import measure
@@ -74,6 +75,12 @@ def test_settings_without_a_model_are_refused(text: str) -> None:
         settings_of(text, "--b")
 
 
+def test_a_model_that_is_not_there_is_told_before_the_other_is_measured(model: Path, tmp_path: Path) -> None:
+    told = CliRunner().invoke(quality, ["--a", str(model), "--b", str(tmp_path / "none.gguf")])
+    assert isinstance(told.exception, ModelError)
+    assert not told.output
+
+
 def test_lengths_beyond_the_context_are_refused_by_name(model: Path, tmp_path: Path) -> None:
     side = Settings(str(model), str(model), {"dtype": "float32", "cpu_threads": 1})
     with pytest.raises(ConfigError, match="--needle-lengths"):
@@ -94,7 +101,7 @@ def test_the_command_measures_each_side_in_a_process_of_its_own(model: Path, tmp
     assert found["schema"] == "firsttoken.quality/1"
     assert found["distance"][3]["kl"] == 0
     failed = subprocess.run(
-        [*command[:-1], str(tmp_path / "none.gguf"), "--b", exact, *small],
+        [*command[:-1], f"{exact} --max-model-len 10M", "--b", exact, *small],
         cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert failed.returncode != 0

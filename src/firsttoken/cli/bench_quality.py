@@ -71,6 +71,8 @@ def quality(
         tokens=tokens, decoded=decode_tokens, answer_tokens=answer_tokens, lengths=tuple(sorted(needle_lengths))
     )
     sides = settings_of(a, "--a"), settings_of(b, "--b")
+    for side in sides:  # a name that is wrong, or a download, comes before the minutes that A takes
+        fetch(side)
     found = compare_quality(*sides, amount, lambda text: click.echo(text, err=True))
     content = msgspec.json.format(msgspec.json.encode(found), indent=1).decode()
     if out is not None:
@@ -80,6 +82,15 @@ def quality(
         click.echo(content)
     else:
         print_quality(terminal(), found)
+
+
+def fetch(side: Settings) -> None:
+    """Fetches a side's model where it must be. Raises ModelError, DownloadError or ConfigError."""
+    from firsttoken.model.hub import resolve
+
+    of = side.options
+    weights = of.get("load_format") != "dummy"
+    resolve(side.model, hub=of["hub"], revision=of["revision"], cache_dir=of["download_dir"], weights=weights)
 
 
 def settings_of(text: str, flag: str) -> Settings:
