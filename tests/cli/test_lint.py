@@ -35,7 +35,7 @@ def test_a_command_gets_its_faults_with_reasons_and_the_right_command() -> None:
     assert "CUDA graphs are on unless --enforce-eager is given" in output
     assert "https://docs.vllm.ai" in output
     assert "Right: vllm serve m/m --max-model-len 4096" in output
-    assert "2 errors, 0 warnings" in output
+    assert "1 command checked: 2 errors, 0 warnings, 0 notes." in output
 
 
 def test_a_command_may_be_one_quoted_word_a_file_or_piped_text(tmp_path: Path) -> None:

@@ -262,9 +262,8 @@ class _Run:
         self.result.client_processes = count
         if loads:
             self.result.client_ceiling = self._pool.ceiling(self._spec.self_test_seconds)
-            self._tell(
-                Note(f"this client takes {self.result.client_ceiling:,.0f} chunks/s over {count} processes at most")
-            )
+            processes = "1 process" if count == 1 else f"{count} processes"
+            self._tell(Note(f"this client takes {self.result.client_ceiling:,.0f} chunks/s over {processes} at most"))
 
     def _play(self, name: str, scenario: Scenario, load: LoadSpec, writer: RecordWriter | None) -> None:
         result = ScenarioResult(

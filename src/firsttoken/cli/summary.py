@@ -88,7 +88,7 @@ def summary(info: EngineInfo, url: str, total: float, phases: dict[str, float]) 
     rows = {
         "model": f"{info.model} ({info.architecture})",
         "device": f"{info.device} ({info.device_name})",
-        "dtype": info.dtype,
+        "activations": info.dtype,
         "weights": f"{_size(info.weight_bytes)} read a token; {info.weights}",  # which may end in a sentence
         "attention": info.attention,
         "KV cache": f"{kv_tokens:,} tokens in {info.num_blocks:,} blocks of {info.block_size}, "

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from firsttoken.doctor.lint.finding import Finding, Level, worst
 from firsttoken.doctor.lint.linter import Checked
+from firsttoken.doctor.quantities import count
 
 EXIT_CODES: dict[Level, int] = {"note": 0, "warn": 3, "error": 4}  # 1 and 2 are errors of the command, as in doctor
 _WORDS: dict[Level, tuple[str, str]] = {
@@ -74,10 +75,9 @@ def summary(found: Sequence[Checked]) -> Text:
         return Text(
             "Nothing here that lint knows: it reads vLLM, SGLang, firsttoken, nvidia-smi, cpupower and their like."
         )
-    count = Counter(finding.level for checked in known for finding in checked.findings)
-    parts = [f"{count['error']} errors", f"{count['warn']} warnings", f"{count['note']} notes"]
-    commands = "1 command" if len(known) == 1 else f"{len(known)} commands"
-    return Text(f"{commands} checked: {', '.join(parts)}.")
+    levels = Counter(finding.level for checked in known for finding in checked.findings)
+    parts = [count(levels["error"], "error"), count(levels["warn"], "warning"), count(levels["note"], "note")]
+    return Text(f"{count(len(known), 'command')} checked: {', '.join(parts)}.")
 
 
 def _short(text: str, most: int = 400) -> str:
