@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from firsttoken.cli.main import cli
+from firsttoken.errors import ConfigError
 
 
 def run(*words: str, text: str | None = None) -> Result:
@@ -67,6 +68,12 @@ def test_the_card_and_the_version_that_a_command_is_for_can_be_given() -> None:
     assert run("--vllm-version", "0.10.2", *command).return_value == 0
     output = run("--gpu", "3060 12gb", *command).output
     assert "does not fit" in output or "One sequence of its full 262,144 tokens" in output
+
+
+@pytest.mark.parametrize("name", ["start.sh", "scripts/start"])
+def test_a_file_that_is_not_there_is_told(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"no file {name} to check"):
+        run(name)
 
 
 def test_nothing_that_lint_knows_is_said_so() -> None:

@@ -67,6 +67,8 @@ def lint(
     if one and not paths and Path(one).is_file():
         command, paths = (), (one,)
     found = linter.check_words(list(command)) if command else []
+    if one and command and not any(checked.program for checked in found) and _names_a_file(one):
+        raise ConfigError(f"There is no file {one} to check.")
     for path in paths:
         text = sys.stdin.read() if path == "-" else _text(Path(path))
         found += check_source(linter, text, path)
@@ -83,6 +85,10 @@ def lint(
     else:
         print_checked(terminal(), found)
     return exit_code(found)
+
+
+def _names_a_file(word: str) -> bool:
+    return len(word.split()) == 1 and ("/" in word or Path(word).suffix != "")
 
 
 def _text(path: Path) -> str:
