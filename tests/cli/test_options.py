@@ -164,6 +164,15 @@ def test_a_wrong_value_in_a_config_file_names_the_file_and_its_key(tmp_path: Pat
         parse("--config", write(tmp_path, "a.toml", "port = 70000"))
 
 
+@pytest.mark.parametrize(
+    ("flag", "sentence"),
+    [("--port", "'abc' is not a valid integer."), ("--gpu-memory-utilization", "'abc' is not a valid number.")],
+)
+def test_what_is_no_number_is_called_so(flag: str, sentence: str) -> None:
+    with pytest.raises(click.BadParameter, match=sentence):
+        parse(flag, "abc")
+
+
 def test_a_metrics_prefix_that_prometheus_refuses_is_refused() -> None:
     with pytest.raises(click.BadParameter, match="letters, digits and underscores"):
         parse("--metrics-prefix", "my metrics")

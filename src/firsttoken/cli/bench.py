@@ -27,6 +27,7 @@ from firsttoken.cli.bench_options import (
 from firsttoken.cli.bench_quality import quality
 from firsttoken.cli.bench_results import compare, finish, load_measured, report, terminal
 from firsttoken.cli.grouped_options import GroupedCommand
+from firsttoken.cli.option_types import IntRange
 
 if TYPE_CHECKING:
     from firsttoken.bench.live import LiveView
@@ -224,7 +225,7 @@ def scenarios(scenario_file: Path | None, zh: bool) -> None:
 
 
 @bench.command()
-@click.option("--processes", type=click.IntRange(1), help="Client processes; half of the cores when left out.")
+@click.option("--processes", type=IntRange(1), help="Client processes; half of the cores when left out.")
 @click.option("--seconds", type=POSITIVE, default=2.0, show_default=True, help="How long to test.")
 def selftest(processes: int | None, seconds: float) -> None:
     """Measure this client's own ceiling: streamed chunks a second."""

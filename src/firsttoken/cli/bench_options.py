@@ -12,7 +12,7 @@ import click
 
 from firsttoken.cli.grouped_options import apply_options
 from firsttoken.cli.grouped_options import grouped_option as _option
-from firsttoken.cli.option_types import JsonObject
+from firsttoken.cli.option_types import FloatRange, IntRange, JsonObject
 
 if TYPE_CHECKING:
     from firsttoken.bench.roofline_judge import GivenRates
@@ -23,7 +23,7 @@ Command = Callable[..., Any]
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, exists=True)
-POSITIVE = click.FloatRange(0, min_open=True)
+POSITIVE = FloatRange(0, min_open=True)
 
 
 class NumberList(click.ParamType):  # type: ignore[type-arg]  # generic in click's newest versions only
@@ -78,7 +78,7 @@ _SIDES = [
     _option(
         "Sides",
         "--pairs",
-        type=click.IntRange(1),
+        type=IntRange(1),
         default=8,
         show_default=True,
         help="Eight find a difference of 3 % where runs vary by 1 %.",
@@ -86,7 +86,7 @@ _SIDES = [
     _option(
         "Sides",
         "--margin",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        type=FloatRange(0, 1, min_open=True, max_open=True),
         default=0.02,
         show_default=True,
         help="Sides this close count as the same.",
@@ -107,15 +107,15 @@ _WORK = [
     _option(
         "What is sent",
         "--input-len",
-        type=click.IntRange(1),
+        type=IntRange(1),
         metavar="TOKENS",
         help="Generated prompts of this length.",
     ),
-    _option("What is sent", "--output-len", type=click.IntRange(1), metavar="TOKENS", help="Answers of this length."),
+    _option("What is sent", "--output-len", type=IntRange(1), metavar="TOKENS", help="Answers of this length."),
     _option(
         "What is sent",
         "--shared-prefix-len",
-        type=click.IntRange(1),
+        type=IntRange(1),
         metavar="TOKENS",
         help="How much of every prompt is the same, to measure prefix reuse.",
     ),
@@ -147,10 +147,10 @@ _LOAD = [
         "Load", "--arrivals", type=click.Choice(["poisson", "constant"]), help="Of an open loop; poisson when left out."
     ),
     _option("Load", "--trace", type=EXISTING, help="Open loop: a file of send times in seconds, one a line."),
-    _option("Load", "--requests", type=click.IntRange(1), help="Measured requests a scenario."),
+    _option("Load", "--requests", type=IntRange(1), help="Measured requests a scenario."),
     _option("Load", "--duration", type=POSITIVE, metavar="SECONDS", help="Time in which measured requests may start."),
-    _option("Load", "--warm-up", type=click.IntRange(0), help="Requests before the measured ones."),
-    _option("Load", "--processes", type=click.IntRange(1), help="Client processes; by load and cores when left out."),
+    _option("Load", "--warm-up", type=IntRange(0), help="Requests before the measured ones."),
+    _option("Load", "--processes", type=IntRange(1), help="Client processes; by load and cores when left out."),
 ]
 
 _FIGURES = [
@@ -195,7 +195,7 @@ _FIGURES = [
     _option(
         "Figures and ceilings",
         "--gpus",
-        type=click.IntRange(1),
+        type=IntRange(1),
         default=1,
         show_default=True,
         help="GPUs over which the model is split.",
@@ -203,7 +203,7 @@ _FIGURES = [
     _option(
         "Figures and ceilings",
         "--tokens-per-step",
-        type=click.FloatRange(1),
+        type=FloatRange(1),
         default=1.0,
         show_default=True,
         help="On average, where the server speculates.",

@@ -11,6 +11,7 @@ import click
 
 from firsttoken.cli.bench_options import FILE, NumberList
 from firsttoken.cli.bench_results import terminal
+from firsttoken.cli.option_types import IntRange
 from firsttoken.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,19 +24,15 @@ _OF_LLM = ("hub", "revision", "download_dir", "chat_template")  # flags of `serv
 @click.command(short_help="Measure how far one form of a model is from another.")
 @click.option("--a", required=True, metavar="SETTINGS", help="The reference: what `firsttoken serve` would be given.")
 @click.option("--b", required=True, metavar="SETTINGS", help="The same for what is judged.")
-@click.option(
-    "--tokens", type=click.IntRange(2), default=512, show_default=True, help="Of each of the nine texts, at most."
-)
+@click.option("--tokens", type=IntRange(2), default=512, show_default=True, help="Of each of the nine texts, at most.")
 @click.option(
     "--decode-tokens",
-    type=click.IntRange(1),
+    type=IntRange(1),
     default=32,
     show_default=True,
     help="Of each text that go through one a step, as when decoding.",
 )
-@click.option(
-    "--answer-tokens", type=click.IntRange(2), default=64, show_default=True, help="Of each of the twelve answers."
-)
+@click.option("--answer-tokens", type=IntRange(2), default=64, show_default=True, help="Of each of the twelve answers.")
 @click.option(
     "--needle-lengths",
     type=NumberList(int),

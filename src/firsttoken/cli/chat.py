@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from firsttoken.cli.option_types import FloatRange, IntRange
+
 if TYPE_CHECKING:
     import asyncio
     from pathlib import Path
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 @click.option("--url", help="A server that runs already, such as http://127.0.0.1:8000.")
 @click.option("--api-key", envvar="OPENAI_API_KEY", help="The server's key.  [env: OPENAI_API_KEY]")
 @click.option("--system", default="", help="A system message that opens every conversation.")
-@click.option("--temperature", type=click.FloatRange(0), help="0 is greedy; the model's default otherwise.")
-@click.option("--max-tokens", type=click.IntRange(1), help="The longest answer, in tokens.")
+@click.option("--temperature", type=FloatRange(0), help="0 is greedy; the model's default otherwise.")
+@click.option("--max-tokens", type=IntRange(1), help="The longest answer, in tokens.")
 @click.option("--no-save", is_flag=True, help="Keep neither what is typed nor what is said on the disk.")
 def chat(
     model: str | None,

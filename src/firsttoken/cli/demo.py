@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from firsttoken.cli.option_types import IntRange
+
 if TYPE_CHECKING:
     from firsttoken.chat.answer import Answer
     from firsttoken.machine.ceilings import MemoryCeiling
@@ -18,7 +20,7 @@ ABOUT = (
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Another if it is taken.")
+@click.option("--port", type=IntRange(1, 65535), default=8000, show_default=True, help="Another if it is taken.")
 def demo(port: int) -> None:
     """Ask the small demo model a first question, then chat.
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from firsttoken.cli.bench_options import EXISTING, POSITIVE
+from firsttoken.cli.option_types import IntRange
 
 
 @click.command(short_help="What bounds a running server, and the change most likely to help.")
@@ -33,9 +34,7 @@ from firsttoken.cli.bench_options import EXISTING, POSITIVE
     "--product-tflop-s", type=POSITIVE, help="A product's ceiling in TFLOP/s; the measured one when left out."
 )
 @click.option("--gpu", metavar="NAME", help="The card of another machine, whose data sheet gives the ceilings.")
-@click.option(
-    "--gpus", type=click.IntRange(1), default=1, show_default=True, help="GPUs over which the model is split."
-)
+@click.option("--gpus", type=IntRange(1), default=1, show_default=True, help="GPUs over which the model is split.")
 def live(
     url: str,
     model: str | None,

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from firsttoken.cli.bench_options import POSITIVE
+from firsttoken.cli.option_types import FloatRange, IntRange
 
 
 @click.command(short_help="Where a recorded trace spends its steps: gaps, kernels, ceilings.")
@@ -18,7 +19,7 @@ from firsttoken.cli.bench_options import POSITIVE
 @click.option("--tokens", type=POSITIVE, default=1.0, show_default=True, help="New tokens of a step.")
 @click.option(
     "--context",
-    type=click.FloatRange(0),
+    type=FloatRange(0),
     default=0.0,
     show_default=True,
     help="Tokens in the contexts of a step's sequences, together.",
@@ -29,7 +30,7 @@ from firsttoken.cli.bench_options import POSITIVE
 )
 @click.option("--memory-gb-s", type=POSITIVE, help="The memory's ceiling in GB/s.")
 @click.option("--product-tflop-s", type=POSITIVE, help="A product's ceiling in TFLOP/s.")
-@click.option("--top", type=click.IntRange(1), default=12, show_default=True, help="How many ops are shown.")
+@click.option("--top", type=IntRange(1), default=12, show_default=True, help="How many ops are shown.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 def trace(
     file: Path,

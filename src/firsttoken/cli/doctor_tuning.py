@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from firsttoken.cli.option_types import IntRange
 from firsttoken.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ _JOURNAL = click.option(
 @click.option("--power-limit", metavar="WATTS", help="The most a card may draw, or default.")
 @click.option("--lock-clocks", "clocks", metavar="MHZ", help="SM clock: 1980, 1200-1980, or free to give it back.")
 @click.option("--governor", help="How the system clocks its cores, such as performance.")
-@click.option(
-    "--gpu", "cards", type=click.IntRange(0), multiple=True, help="This card alone; several times for several."
-)
+@click.option("--gpu", "cards", type=IntRange(0), multiple=True, help="This card alone; several times for several.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and make none.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_JOURNAL

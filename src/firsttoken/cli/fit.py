@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firsttoken.cli.option_types import ByteSize, TokenCount
+from firsttoken.cli.option_types import ByteSize, FloatRange, IntRange, TokenCount
 from firsttoken.cli.serve import serve
 
 if TYPE_CHECKING:
@@ -36,19 +36,19 @@ _DTYPES, _QUANTIZATIONS, _KV_DTYPES = _choices("dtype"), _choices("quantization"
 @click.option("--gpu", help="A card by name, such as 4090 or 'H100 SXM'.  [default: the one here, else the CPU]")
 @click.option("--memory", type=ByteSize(), help="Instead of the card's own, such as 12GiB; alone: of a card unknown.")
 @click.option("--context", type=TokenCount(), help="Tokens of one sequence, prompt and answer; auto is the longest.")
-@click.option("--concurrency", type=click.IntRange(1), default=1, show_default=True, help="Sequences at once.")
+@click.option("--concurrency", type=IntRange(1), default=1, show_default=True, help="Sequences at once.")
 @click.option("--dtype", type=click.Choice(_DTYPES), default="auto", help="As serve's.")
 @click.option("--kv-cache-dtype", type=click.Choice(_KV_DTYPES), default="auto", help="As serve's.")
 @click.option("--quantization", type=click.Choice(_QUANTIZATIONS), default="auto", help="As serve's.")
 @click.option(
     "--gpu-memory-utilization",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FloatRange(0, 1, min_open=True),
     default=0.9,
     show_default=True,
     help="As serve's.",
 )
-@click.option("--max-num-seqs", type=click.IntRange(1), help="As serve's.")
-@click.option("--max-num-batched-tokens", type=click.IntRange(1), help="As serve's.")
+@click.option("--max-num-seqs", type=IntRange(1), help="As serve's.")
+@click.option("--max-num-batched-tokens", type=IntRange(1), help="As serve's.")
 @click.option("--slo", metavar="LIMITS", help="ttft=500ms,tpot=20ms says whether these are met, and if not, why.")
 @click.option("--use", type=click.Choice(_USES), help="Print a ready config for this use.")
 @click.option(

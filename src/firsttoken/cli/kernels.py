@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from firsttoken.cli.option_types import IntRange
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 _MAX_ROWS = 64  # beyond them every product is the library's
 _PROCESSES = click.option(
-    "--processes", type=click.IntRange(1), help="Compile so many at once.  [default: by cores and memory]"
+    "--processes", type=IntRange(1), help="Compile so many at once.  [default: by cores and memory]"
 )
 _HUB = click.option(
     "--hub",
@@ -115,9 +117,9 @@ def _as_serve(flag: str, *, default: Any = None, type: Any) -> Callable[[Any], A
 @_as_serve("--dtype", type=click.Choice(["auto", "bfloat16", "float16"]), default="auto")
 @_as_serve("--quantization", type=click.Choice(["auto", "none", "fp8", "int8", "int4"]), default="auto")
 @_as_serve("--kv-cache-dtype", type=click.Choice(["auto", "none", "fp8", "fp8_e4m3"]), default="auto")
-@_as_serve("--block-size", type=click.IntRange(1), default=16)
-@_as_serve("--max-num-seqs", type=click.IntRange(1))
-@_as_serve("--max-num-batched-tokens", type=click.IntRange(1))
+@_as_serve("--block-size", type=IntRange(1), default=16)
+@_as_serve("--max-num-seqs", type=IntRange(1))
+@_as_serve("--max-num-batched-tokens", type=IntRange(1))
 @_PROCESSES
 @_HUB
 def compile_(model: str, gpu: str, processes: int | None, hub: str, **settings: Any) -> None:

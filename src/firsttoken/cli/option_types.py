@@ -1,4 +1,4 @@
-"""Values that `serve` reads from flags and config files: token counts, byte sizes, JSON objects."""
+"""Values that commands read from flags and config files: numbers, token counts, byte sizes, JSON objects."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ _BYTE_UNITS = {
     "tb": 1000**4,
     "tib": 1024**4,
 }
+
+
+class IntRange(click.IntRange):
+    """A whole number; click itself calls what is none "not a valid integer range"."""
+
+    name = "integer"
+
+
+class FloatRange(click.FloatRange):
+    """A number; click itself calls what is none "not a valid float range"."""
+
+    name = "number"
 
 
 class TokenCount(click.ParamType):  # type: ignore[type-arg]  # generic in click's newest versions only

@@ -12,7 +12,7 @@ import click
 from firsttoken.cli.config_file import load_defaults
 from firsttoken.cli.grouped_options import apply_options, grouped_option
 from firsttoken.cli.option_checks import api_keys, key_file, metric_prefix, origins
-from firsttoken.cli.option_types import ByteSize, JsonObject, TokenCount
+from firsttoken.cli.option_types import ByteSize, FloatRange, IntRange, JsonObject, TokenCount
 from firsttoken.config import EngineConfig, ServerConfig
 
 
@@ -41,8 +41,8 @@ def _option(group: str, *names: str, help: str, **kwargs: Any) -> Callable[[Any]
 
 _MODEL, _MEMORY, _RUN = "Model", "Memory and batching", "How it runs"
 _HTTP, _LIMITS, _PAGE, _LIFE = "HTTP", "Limits and requests", "Chat page", "Starting and stopping"
-_AT_LEAST_1 = click.IntRange(1)
-_SECONDS = click.FloatRange(0, min_open=True)
+_AT_LEAST_1 = IntRange(1)
+_SECONDS = FloatRange(0, min_open=True)
 
 _OPTIONS = [
     _option(
@@ -126,7 +126,7 @@ _OPTIONS = [
     _option(
         _MEMORY,
         "--gpu-memory-utilization",
-        type=click.FloatRange(0, 1, min_open=True),
+        type=FloatRange(0, 1, min_open=True),
         help="Share of a GPU's memory for weights, activations and KV cache.",
     ),
     _option(
@@ -143,7 +143,7 @@ _OPTIONS = [
     _option(
         _MEMORY,
         "--max-step-ms",
-        type=click.FloatRange(0, min_open=True),
+        type=FloatRange(0, min_open=True),
         help="Prefill chunks beside decoding rows are cut so that a step stays under this.  "
         "[default: 55 on a GPU, 200 on a CPU]",
     ),
@@ -171,13 +171,13 @@ _OPTIONS = [
     ),
     _option(_RUN, "--seed", type=int, help="For requests without a seed, and for dummy weights."),
     _option(_HTTP, "--host", help="Address to listen on; 0.0.0.0 is every interface."),
-    _option(_HTTP, "--port", type=click.IntRange(0, 65535), help="0 lets the system choose."),
+    _option(_HTTP, "--port", type=IntRange(0, 65535), help="0 lets the system choose."),
     _option(
         _HTTP,
         "--api-workers",
         "--api-server-count",
         "api_workers",
-        type=click.IntRange(1, 64),
+        type=IntRange(1, 64),
         help="Processes that speak HTTP.",
     ),
     _option(
@@ -216,7 +216,7 @@ _OPTIONS = [
     _option(
         _HTTP, "--strict-fields", is_flag=True, help="Refuse unknown request fields instead of naming them in a header."
     ),
-    _option(_LIMITS, "--max-queue", type=click.IntRange(0), help="Most answers waiting; more get 429."),
+    _option(_LIMITS, "--max-queue", type=IntRange(0), help="Most answers waiting; more get 429."),
     _option(
         _LIMITS,
         "--max-body-size",
@@ -238,9 +238,7 @@ _OPTIONS = [
         help="Largest headers of a request together.",
     ),
     _option(_LIMITS, "--max-headers", type=_AT_LEAST_1, help="Most headers of a request."),
-    _option(
-        _LIMITS, "--max-json-depth", type=click.IntRange(8, 200), help="Most levels of lists and objects in a body."
-    ),
+    _option(_LIMITS, "--max-json-depth", type=IntRange(8, 200), help="Most levels of lists and objects in a body."),
     _option(
         _LIMITS,
         "--max-string-length",
@@ -248,9 +246,9 @@ _OPTIONS = [
         help="Most characters of one text in a body.  [default: what --max-body-size allows]",
     ),
     _option(_LIMITS, "--max-n", type=_AT_LEAST_1, help="Most answers a request may ask for."),
-    _option(_LIMITS, "--max-logprobs", type=click.IntRange(0), help="Most logprobs a token may carry."),
-    _option(_LIMITS, "--max-stop", type=click.IntRange(0), help="Most stop strings of a request."),
-    _option(_LIMITS, "--max-stop-length", type=click.IntRange(0), help="Most characters of its stop strings together."),
+    _option(_LIMITS, "--max-logprobs", type=IntRange(0), help="Most logprobs a token may carry."),
+    _option(_LIMITS, "--max-stop", type=IntRange(0), help="Most stop strings of a request."),
+    _option(_LIMITS, "--max-stop-length", type=IntRange(0), help="Most characters of its stop strings together."),
     _option(
         _LIMITS,
         "--max-grammar-size",
@@ -261,7 +259,7 @@ _OPTIONS = [
     _option(
         _LIMITS,
         "--max-grammar-seconds",
-        type=click.FloatRange(0, min_open=True),
+        type=FloatRange(0, min_open=True),
         help="A grammar that takes longer to compile is refused.",
     ),
     _option(
@@ -303,7 +301,7 @@ _OPTIONS = [
         help="Where the page listens; elsewhere than on this machine it wants a password in FIRSTTOKEN_UI_PASSWORD.  "
         "[default: 127.0.0.1]",
     ),
-    _option(_PAGE, "--ui-port", type=click.IntRange(1, 65535), help="The page's port.  [default: 8080, or the next]"),
+    _option(_PAGE, "--ui-port", type=IntRange(1, 65535), help="The page's port.  [default: 8080, or the next]"),
     _option(
         _LIFE,
         "--engine-timeout",
@@ -314,7 +312,7 @@ _OPTIONS = [
     _option(
         _LIFE,
         "--drain-seconds",
-        type=click.FloatRange(0),
+        type=FloatRange(0),
         help="Time for running answers after SIGTERM or Ctrl-C; a second one stops at once.",
     ),
     _option(

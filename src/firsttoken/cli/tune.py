@@ -13,6 +13,7 @@ from firsttoken.cli.grouped_options import GroupedCommand, apply_options
 from firsttoken.cli.grouped_options import grouped_option as _option
 from firsttoken.cli.kernels import Seconds
 from firsttoken.cli.lazy_group import LazyGroup
+from firsttoken.cli.option_types import FloatRange, IntRange
 
 if TYPE_CHECKING:
     from firsttoken.bench.recipe import Recipe
@@ -36,7 +37,7 @@ class _Group(GroupedCommand, LazyGroup):
 
 
 _SERVER, _WORK, _GOAL, _SESSION = "Server", "Work", "Goal", "Session"
-_COUNT = click.IntRange(1)
+_COUNT = IntRange(1)
 
 _OPTIONS = [
     _option(_SERVER, "--model", metavar="MODEL", help="What is served, as for the engine's own command."),
@@ -103,7 +104,7 @@ _OPTIONS = [
     _option(_WORK, "--concurrency", type=_COUNT, help="Requests in flight."),
     _option(_WORK, "--rate", type=POSITIVE, help="Instead: requests a second."),
     _option(_WORK, "--requests", type=_COUNT, help="Measured requests (or dialogues) a run."),
-    _option(_WORK, "--warm-up", type=click.IntRange(0), help="Requests before them."),
+    _option(_WORK, "--warm-up", type=IntRange(0), help="Requests before them."),
     _option(
         _GOAL,
         "--objective",
@@ -114,7 +115,7 @@ _OPTIONS = [
     _option(
         _GOAL,
         "--slo-share",
-        type=click.FloatRange(0, 1),
+        type=FloatRange(0, 1),
         default=0.9,
         show_default=True,
         help="Share of requests that must keep them, or what the baseline reaches if that is less.",

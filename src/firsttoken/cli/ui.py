@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from firsttoken.cli.option_types import IntRange
+
 if TYPE_CHECKING:
     from firsttoken.cli.page_process import Page, PageConfig
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--url", help="A server that runs already.  [default: http://127.0.0.1:8000]")
 @click.option("--api-key", envvar="OPENAI_API_KEY", help="The server's key.  [env: OPENAI_API_KEY]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where the page listens.")
-@click.option("--port", type=click.IntRange(1, 65535), help="The page's port.  [default: 8080, or the next free one]")
+@click.option("--port", type=IntRange(1, 65535), help="The page's port.  [default: 8080, or the next free one]")
 @click.option("--allow-origin", multiple=True, metavar="URL", help="Another address under which browsers may use it.")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Where its history is kept.")
 @click.option("--setup", is_flag=True, help="Only set the page up: install what it needs, in a place of its own.")
