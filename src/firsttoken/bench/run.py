@@ -221,6 +221,8 @@ class _Run:
                 continue
             self._tell(ScenarioStarted(name, scenario.title, load.label, load.requests, number, len(points)))
             self._play(name, scenario, load, writer)
+        if self._monitor is not None:
+            self._monitor.stop()  # its last sample tells of the last scenario's end, so it is kept as well
         self._keep()
 
     def _resume(self, wanted: Mapping[str, LoadSpec]) -> dict[str, ScenarioResult]:
