@@ -16,6 +16,7 @@ from tests.tune.simulated import GOOD, plan
 
 from firsttoken.bench.launch import LaunchedServer
 from firsttoken.tune.arms import Arm, Candidate, Settings, in_order
+from firsttoken.tune.disturbance import Disturbance
 from firsttoken.tune.guarded import end_leftover, guarded
 from firsttoken.tune.journal import Journal
 from firsttoken.tune.lab import Lab, Run
@@ -35,7 +36,10 @@ class Servers:
         if "--without-servers" not in sys.argv:
             self._launch()
         noise = random.Random(f"{number}/{seed}").gauss(0, 0.01)
-        return Run(value=0.004 * math.exp(noise - 0.08 * (settings.get("block") == 32)), seconds=60.0)
+        others = 0.5 * (number % 7 in (0, 1))  # two measurements in seven are disturbed
+        disturbed = [Disturbance("cpu", "other programs used 1.0 of 2 cores", "")] if others else []
+        gain = 0.08 * (settings.get("block") == 32)
+        return Run(value=0.004 * math.exp(noise + others - gain), seconds=60.0, disturbed=disturbed)
 
     def _launch(self) -> None:
         with LaunchedServer(guarded(_SERVER, self._note), self._folder / "server.log") as server:
