@@ -45,7 +45,8 @@ class Screener:
         if 2 * pairs > self._lab.runs_left / 2:
             pairs = min(_pairs_for(self.arms, _LEAST_SPARE, _LEAST_EACH), self._lab.runs_left // 2)
         knobs = len({arm.knob for arm in self.arms})
-        self._lab.tell(Stage("screening", f"{len(self.arms)} values of {knobs} knobs in {pairs} pairs"))
+        counted = [_count(len(self.arms), "value"), _count(knobs, "knob"), _count(pairs, "pair")]
+        self._lab.tell(Stage("screening", "{} of {} in {}".format(*counted)))
         for number, (first, second) in enumerate(plan_pairs(self.arms, pairs, self._seed) if pairs else [], 1):
             if self._is_time_to_confirm():
                 break
@@ -188,3 +189,7 @@ def _pairs_for(arms: Sequence[Arm], spare: int, each: int) -> int:
     for arm in arms:
         values[arm.knob] = values.get(arm.knob, 0) + 1
     return max(len(arms) + spare, each * max(values.values(), default=0))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
