@@ -25,6 +25,7 @@ from firsttoken.kernels.gpu.launch import Op, default_product, fitting_row_tile
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
 from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
+from firsttoken.kernels.gpu.quant_fixed import quant_fixed_kernel
 from firsttoken.kernels.gpu.quant_matvec import quant_matvec_kernel
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
@@ -120,6 +121,9 @@ def main(capability: int, shared_kib: int) -> None:
             types = {"w": "*i32", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
             flags |= {"AHEAD": launch.ahead, "BY": 2 if capability >= 89 else 1}
             print("quant_matvec", kind, build(quant_matvec_kernel, target, launch.warps, flags, **types))
+            del flags["AHEAD"], flags["BY"]
+            flags |= {"ASM": True, "NATIVE": capability >= 89}
+            print("quant_fixed", kind, build(quant_fixed_kernel, target, launch.warps, flags, **types))
             continue
         flags |= {"BM": max(8, rows), "RM": rows, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": 0, "ASM": True}
         types = {"w": "*u8", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}

@@ -90,17 +90,17 @@ def _check_products(kind: str, rows: int, *, k: int, n: int, bias: bool = False,
     norm = Norm((torch.rand(k, device=DEVICE) + 0.5).to(DTYPE), 1e-6)
     wide = Norm(norm.weight.double(), norm.eps)
     plain, paired = weight_of(kind, n, k, bias=bias), weight_of(kind, 2 * n, k, bias=bias)
-    splits = how.pop("splits", 1)
+    splits, bound = how.pop("splits", 1), how.pop("bound", BOUND)
 
     def launch(op: Op) -> Product:
         return Product(op=op, n=n, k=k, rows=rows, weight=kind, splits=splits if op == "linear_add" else 1, **how)
 
     out = ops.norm_linear(x, norm, plain, torch.float32, launch=launch("norm_linear"))
-    assert _error(out, reference.norm_linear(x.double(), wide, _wide(plain))) < BOUND
+    assert _error(out, reference.norm_linear(x.double(), wide, _wide(plain))) < bound
     out = ops.norm_linear_swiglu(x, norm, paired, launch=launch("norm_linear_swiglu"))
-    assert _error(out, reference.norm_linear_swiglu(x.double(), wide, _wide(paired))) < BOUND
+    assert _error(out, reference.norm_linear_swiglu(x.double(), wide, _wide(paired))) < bound
     expected = reference.linear_add(x.double(), _wide(plain), residual.double())
-    assert _error(ops.linear_add(x, plain, residual, launch=launch("linear_add")), expected) < BOUND
+    assert _error(ops.linear_add(x, plain, residual, launch=launch("linear_add")), expected) < bound
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,13 @@ def test_quant_matvec_multiplies_every_kind_of_weight(kind: str, ahead: int) -> 
     k = 384 if ahead else 256  # the last of three tiles of 256 is half empty where four bits are read ahead
     bk = 256 if ahead else 128
     _check_products(kind, 1, k=k, n=n, bias=ahead == 1, form="matvec", bn=8 if n == 21 else 32, bk=bk, ahead=ahead)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_activations_in_fixed_point_give_the_same_products(kind: str) -> None:
+    n = 72 if kind == "fp8-128x128" else 21
+    bound = 1e-3 if INTERPRETED else BOUND
+    _check_products(kind, 1, k=384, n=n, bias=True, bound=bound, form="fixed", bn=8 if n == 21 else 32, bk=256)
 
 
 def test_a_tile_may_be_a_part_of_a_group_or_all_of_a_row() -> None:

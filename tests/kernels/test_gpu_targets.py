@@ -31,6 +31,6 @@ def test_kernels_compile_and_fit_the_shared_memory_of(capability: int, tmp_path:
     assert result.returncode == 0, result.stderr[-2000:]
     used = {tuple(line.split()[:2]): int(line.split()[2]) for line in result.stdout.splitlines()}
     assert {name for name, _ in used} >= {"matvec", "dot", "row_attention", "chunk_attention", "rope_cache", "prepare"}
-    assert {name for name, _ in used} >= {"quant_matvec", "quant_dot", "widen"}
+    assert {name for name, _ in used} >= {"quant_matvec", "quant_fixed", "quant_dot", "widen"}
     too_much = {name: size for name, size in used.items() if size > LIMITS[capability] * 1024}
     assert not too_much

@@ -78,7 +78,7 @@ INT4 = replace(DOWN, rows=1, weight="int4-128-points")
 @pytest.mark.parametrize("job", [FP8, INT4, replace(FP8, rows=16), replace(INT4, rows=64)])
 def test_every_candidate_of_a_quantised_weight_can_run_and_is_named_once(job: Job, limits: Limits) -> None:
     found = candidates(job, limits)
-    assert {product.form for product in found} == ({"matvec", "dot"} if job.rows == 1 else {"dot"})
+    assert {product.form for product in found} == ({"matvec", "fixed", "dot"} if job.rows == 1 else {"dot"})
     assert not [product for product in found if why_impossible(product)]
     assert len(set(found)) == len(found)
     assert {product.weight for product in found} == {job.weight}

@@ -23,7 +23,10 @@ _QUANT_SEEDS = {  # by whether rows are few
     True: {"bn": 16, "bk": 128, "warps": 1, "stages": 6, "prefetch": 256, "splits": 2},
     False: {"bn": 64, "bk": 128, "warps": 4, "stages": 3, "prefetch": 256, "splits": 2},
 }
-_QUANT_MATVEC_SEED = {"bn": 4, "bk": 1024, "warps": 1, "ahead": 0}
+_QUANT_ROW_SEEDS = {
+    "matvec": {"bn": 4, "bk": 1024, "warps": 1, "ahead": 0},
+    "fixed": {"bn": 8, "bk": 1024, "warps": 1},
+}
 _BITS = {"int4": 4, "int8": 8, "fp8": 8}
 
 
@@ -80,6 +83,8 @@ def why_impossible(product: Product) -> str | None:
         return "bn, bk and warps are powers of two, and warps at most 32"
     if p.weight != DENSE:
         return _why_not_quantised(p)
+    if p.form == "fixed":
+        return "fixed multiplies quantised weights alone"
     if p.form == "matvec":
         if p.rows > MATVEC_ROWS or not 1 <= p.ahead <= 3:
             return f"matvec has at most {MATVEC_ROWS} rows, and is 1 to 3 tiles ahead"
@@ -102,6 +107,10 @@ def _why_not_quantised(p: Product) -> str | None:
         if p.rows > 1 or p.ahead not in (0, 1) or p.bk * _bits(p.weight) < 128:
             return "a quantised matvec has one row, tiles of 16 bytes and more, and is 0 or 1 tiles ahead"
         return None
+    if p.form == "fixed":
+        return (
+            "fixed has one row, and tiles of 16 bytes and more" if p.rows > 1 or p.bk * _bits(p.weight) < 128 else None
+        )
     if p.bn < 16 * p.warps or not 1 <= p.stages <= 8:
         return "a quantised dot has 16 output features a warp and more, and 1 to 8 stages"
     if p.splits < 1 or p.bk < 32 or group_of(p.weight, p.k) % p.bk or p.k % (p.splits * p.bk):
@@ -154,6 +163,10 @@ def _quantised(job: Job, limits: Limits, pairs: int) -> Iterator[Product]:
             words, bk = bn * size // (128 * warps), size * 8 // bits  # a thread's; size is bytes
             if bk <= job.k and words >= 4 and words * pairs * (1 + ahead) <= _QUANT_WORDS:
                 yield _of(job, "matvec", bn=bn, bk=bk, warps=warps, ahead=ahead)
+        for bn, size, warps in itertools.product((2, 4, 8, 16), (256, 512, 1024, 2048, 4096), (1, 2, 4, 8)):
+            words, bk = bn * size // (128 * warps), size * 8 // bits
+            if bk < 2 * job.k and 4 <= words * pairs <= _QUANT_WORDS:
+                yield _of(job, "fixed", bn=bn, bk=bk, warps=warps)
     prefetches = (0, 256) if limits.dependent_launch else (0,)
     tiles = itertools.product((16, 32, 64, 128), (32, 64, 128, 256), (1, 2, 4), (3, 4, 6, 8))
     for bn, bk, warps, stages in tiles:
@@ -171,9 +184,10 @@ def _of(job: Job, form: str, **shape: int) -> Product:
 
 def _distance(product: Product, best: Mapping[str, Product]) -> float:
     """Doublings of tiles, warps and splits, and steps of the rest, between a launch and where its form stands."""
-    seed = _SEEDS[product.form]
-    if product.weight != DENSE:
-        seed = _QUANT_SEEDS[product.rows <= 16] if product.form == "dot" else _QUANT_MATVEC_SEED
+    if product.weight == DENSE:
+        seed = _SEEDS[product.form]
+    else:
+        seed = _QUANT_SEEDS[product.rows <= 16] if product.form == "dot" else _QUANT_ROW_SEEDS[product.form]
     start = best.get(product.form) or replace(product, **seed)  # type: ignore[arg-type]  # the fields that are numbers
     doublings = [
         (product.bn, start.bn),

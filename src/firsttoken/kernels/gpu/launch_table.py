@@ -19,6 +19,7 @@ from firsttoken.kernels.gpu.launch import DENSE, Op, Product, Table
 
 _FIELDS = {  # what each form reads of a launch
     "matvec": ("bn", "bk", "warps", "ahead"),
+    "fixed": ("bn", "bk", "warps"),
     "dot": ("bn", "bk", "warps", "stages", "prefetch", "splits"),
     "library": (),
 }

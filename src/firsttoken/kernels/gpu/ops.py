@@ -19,6 +19,7 @@ from firsttoken.kernels.gpu.launch import DENSE, Op, Product
 from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
+from firsttoken.kernels.gpu.quant_fixed import quant_fixed_kernel
 from firsttoken.kernels.gpu.quant_matvec import quant_matvec_kernel
 from firsttoken.kernels.gpu.quant_product import form_constants, fp8_product, has_fp8_product, widened
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
@@ -192,10 +193,13 @@ def arrange(
         # Bytes are put into place by instructions of the card, for the type that its matrix units multiply best
         card = facts_of(x.device)
         by_asm = x.dtype == torch.bfloat16 and card is not None
-        if launch.form == "matvec":
+        if launch.form in ("matvec", "fixed"):
             native = card is not None and card.has_fp8
-            options |= {"AHEAD": launch.ahead, "BY": 0 if not by_asm else 2 if native else 1}
             weights = (weight.data.view(torch.int32), *weights[1:])
+            if launch.form == "fixed":
+                options |= {"ASM": by_asm, "NATIVE": native}
+                return Call(quant_fixed_kernel, (tiles,), (x, *weights, *others, eps), options)
+            options |= {"AHEAD": launch.ahead, "BY": 0 if not by_asm else 2 if native else 1}
             return Call(quant_matvec_kernel, (tiles,), (x, *weights, *others, eps), options)
         padded = min(max(8, triton.next_power_of_2(rows)), _MOST_ROWS)
         options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm}
