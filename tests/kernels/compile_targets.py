@@ -19,7 +19,7 @@ from triton.compiler import ASTSource, compile
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
 from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
 from firsttoken.kernels.gpu.draw import best_of_slices_kernel, draw_kernel
-from firsttoken.kernels.gpu.e4m3 import BY_BITS, NATIVE, PLAIN
+from firsttoken.kernels.gpu.e4m3 import BY_CODE, NATIVE, PLAIN
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
 from firsttoken.kernels.gpu.launch import Op, default_product, fitting_row_tile
 from firsttoken.kernels.gpu.matvec import matvec_kernel
@@ -135,7 +135,7 @@ def main(capability: int, shared_kib: int) -> None:
         rows_in_fp8 = {"K": 9728, "BK": 16384, "NORM": True, "MAX": 448.0}
         types = {"out": "*fp8e4nv", "scales": "*fp32"}
         print("fp8_rows", "-", build(fp8_rows_kernel, target, 8, rows_in_fp8, **types))
-    fp8 = NATIVE if capability >= 89 else BY_BITS
+    fp8 = NATIVE if capability >= 89 else BY_CODE
     caches = {"": ({"KV_FORM": PLAIN}, {}), "-fp8": ({"KV_FORM": fp8}, {"k_cache": "*u8", "v_cache": "*u8"})}
     for (cache, (how, kv)), fused, rows in itertools.product(caches.items(), (True, False), (1, 64)):
         tile = fitting_row_tile(shared_kib * 1024, 128, rows)
@@ -146,6 +146,7 @@ def main(capability: int, shared_kib: int) -> None:
         print("row_attention", form, build(row_attention_kernel, target, 4, constants, **kv))
     for (cache, (how, kv)), tokens in itertools.product(caches.items(), (CHUNK_TILE, LONG_CHUNK_TILE)):
         chunk = heads | {"GROUP": 4, "GROUP_PAD": 4, "BQ": tokens, "BT": 64, "STAGES": 3, "PDL": pdl} | how
+        chunk |= {"PAIRED": bool(cache) and not pdl}
         print("chunk_attention", f"{tokens}{cache}", build(chunk_attention_kernel, target, 4, chunk, **kv))
     for cache, (how, kv) in caches.items():
         rope = heads | {"HEADS": 32, "HEADS_PAD": 32, "KV_PAD": 8, "QK_NORM": True, "PDL": pdl} | how

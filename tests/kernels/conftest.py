@@ -1,7 +1,8 @@
-"""Compiled CPU kernels, one build an instruction set."""
+"""Triton's interpreter where there is no GPU; compiled CPU kernels, one build an instruction set."""
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 
@@ -10,6 +11,9 @@ import torch
 
 from firsttoken.kernels.cpu_build import build, find_compiler
 from firsttoken.kernels.cpu_ops import CpuKernels
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported: before any module here is
 
 _ARCHES = ("native", "avx2", "plain") if platform.machine() in ("x86_64", "AMD64") else ("native", "plain")
 

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 INTERPRETED = not torch.cuda.is_available()
-if INTERPRETED:
-    os.environ["TRITON_INTERPRET"] = "1"
 triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
@@ -62,8 +60,10 @@ def test_what_is_too_large_becomes_the_largest() -> None:
     assert torch.equal(written(x), e4m3.encode(x, ONE))
 
 
-@pytest.mark.parametrize("form", [on_gpu.BY_BITS, on_gpu.NATIVE])
+@pytest.mark.parametrize("form", [on_gpu.BY_BITS, on_gpu.NATIVE, on_gpu.BY_CODE])
 def test_every_code_is_read_exactly(form: on_gpu.KvForm) -> None:
+    if form == on_gpu.BY_CODE and INTERPRETED:
+        pytest.skip("the interpreter leaves out what is written by hand: see test_hand_written_code")
     if form == on_gpu.NATIVE and (INTERPRETED or torch.cuda.get_device_capability() < (8, 9)):
         pytest.skip("needs a card that converts E4M3 itself")
     codes = torch.arange(256, dtype=torch.uint8)

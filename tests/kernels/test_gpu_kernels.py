@@ -15,8 +15,6 @@ from firsttoken.kernels.linear import DenseLinear, Norm
 from firsttoken.kernels.plan import CHUNK_TILE, LONG_CHUNK_TILE, AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
 
 INTERPRETED = not torch.cuda.is_available()
-if INTERPRETED:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before the modules below are imported
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu import attend, ops  # noqa: E402

@@ -17,8 +17,6 @@ from firsttoken.kernels.quant_linear import QuantLinear, pack
 from firsttoken.kernels.quant_round import round_weight
 
 INTERPRETED = not torch.cuda.is_available()
-if INTERPRETED:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before the modules below are imported
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu import ops  # noqa: E402

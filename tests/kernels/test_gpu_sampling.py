@@ -10,8 +10,6 @@ import torch
 from firsttoken.kernels import sampling
 
 INTERPRETED = not torch.cuda.is_available()
-if INTERPRETED:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before the modules below are imported
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel  # noqa: E402

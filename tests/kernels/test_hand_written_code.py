@@ -11,11 +11,9 @@ import pytest
 import torch
 from tests.kernels.ptx import run
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # for the other modules' sake: it is read when Triton is first imported
 pytest.importorskip("triton")
 
-from firsttoken.kernels.gpu import fixed_point, packed
+from firsttoken.kernels.gpu import e4m3, fixed_point, packed
 
 TIMES = 50
 
@@ -82,6 +80,25 @@ def test_bytes_become_float32_for_one_row() -> None:
         assert [_float(v) for v in run(packed._INT8_WIDE, [word], 4)] == [256 + v for v in _bytes(word)]
         assert [_float(v) for v in run(packed._FP8_WIDE, [codes], 4)] == [v / 256 for v in values]
         assert [_float(v) for v in run(packed._FP8_NATIVE, [codes], 4)] == values
+
+
+def _half(bits: int) -> float:
+    return float(torch.tensor([bits], dtype=torch.int32).to(torch.uint16).view(torch.float16)[0])
+
+
+def _halves(words: list[int]) -> list[float]:
+    return [_half(word >> shift & 0xFFFF) for word in words for shift in (0, 16)]
+
+
+def test_e4m3_of_the_cache_becomes_float16() -> None:
+    for _ in range(TIMES):
+        word = _word_of_e4m3()
+        values = [_e4m3(code) for code in _bytes(word)]
+        assert _halves(run(e4m3._FOUR, [word], 2)) == [value / 256 for value in values]
+        assert _halves(run(e4m3._EVEN, [word], 1)) == [values[0] / 256, values[2] / 256]
+        assert _halves(run(e4m3._ODD, [word], 1)) == [values[1] / 256, values[3] / 256]
+        assert _halves(run(e4m3._EVEN_NATIVE, [word], 1)) == [values[0], values[2]]
+        assert _halves(run(e4m3._ODD_NATIVE, [word], 1)) == [values[1], values[3]]
 
 
 def _activations(count: int) -> tuple[list[int], list[int], list[int]]:

@@ -9,11 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from tests.builders import tiny_config, write_tokenizer
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # for the other modules' sake: it is read when Triton is first imported
 pytest.importorskip("triton")
 
 from firsttoken.engine.early_builds import EarlyBuilds

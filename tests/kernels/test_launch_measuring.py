@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -18,8 +17,6 @@ from firsttoken.kernels.gpu.search import ERROR_BOUND, search
 from firsttoken.kernels.linear import DenseLinear
 from firsttoken.kernels.quant_linear import QuantLinear
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before the modules below are imported
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu.card import GpuCard

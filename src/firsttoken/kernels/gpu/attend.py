@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from firsttoken.kernels.gpu.call import run_kernel
 from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
-from firsttoken.kernels.gpu.e4m3 import BY_BITS, NATIVE, PLAIN, KvForm
+from firsttoken.kernels.gpu.e4m3 import BY_BITS, BY_CODE, NATIVE, PLAIN, KvForm
 from firsttoken.kernels.gpu.launch import row_tile
 from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
@@ -165,6 +165,7 @@ def _chunks(qkv: Tensor, kv: KVLayer, plan: AttentionPlan, chunks: ChunkTiles, o
         BT=_TILE,
         STAGES=3,
         KV_FORM=kv_form(kv),
+        PAIRED=kv.scales is not None and not pdl,  # such cards multiply from shared memory, where bytes are no matter
         PDL=pdl,
         num_warps=4,
         **overlap(pdl),
@@ -187,7 +188,9 @@ def kv_form(kv: KVLayer) -> KvForm:
     if kv.scales is None:
         return PLAIN
     card = facts_of(kv.k.device)
-    return NATIVE if card is not None and card.has_fp8 else BY_BITS
+    if card is None:
+        return BY_BITS
+    return NATIVE if card.has_fp8 else BY_CODE
 
 
 def _scales(kv: KVLayer) -> Tensor:

@@ -12,13 +12,14 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from firsttoken.kernels.gpu.e4m3 import as_query, read_kv, unit
+from firsttoken.kernels.gpu.e4m3 import add_weighted, as_query, in_order, in_pairs, read_kv, unit
 
 
 @triton.jit
 def _attend(
     q,
     acc,
+    odd,  # of pairs: see `e4m3.add_weighted`
     m_i,
     l_i,
     k_cache,
@@ -36,9 +37,13 @@ def _attend(
     BT: tl.constexpr,
     STAGES: tl.constexpr,
     KV_FORM: tl.constexpr,
+    PAIRED: tl.constexpr,
     MASKED: tl.constexpr,
 ):
+    PAIRS: tl.constexpr = 2 if PAIRED else 1  # dimensions that a loaded value holds
     d = tl.arange(0, HEAD_DIM)
+    dv = tl.arange(0, HEAD_DIM // PAIRS)
+    v_pairs = in_pairs(v_cache, PAIRED)
     for t0 in tl.range(start, stop, BT, num_stages=STAGES):
         t = t0 + tl.arange(0, BT)
         if MASKED:
@@ -48,21 +53,20 @@ def _attend(
         at = ((block * KV_HEADS + kv_head) * BLOCK + t % BLOCK) * HEAD_DIM
         if MASKED:
             kt = tl.load(k_cache + at[None, :] + d[:, None], mask=(t < last)[None, :], other=0)  # [HEAD_DIM, BT]
-            vt = tl.load(v_cache + at[:, None] + d[None, :], mask=(t < last)[:, None], other=0)  # [BT, HEAD_DIM]
+            vt = tl.load(v_pairs + (at >> (PAIRS - 1))[:, None] + dv[None, :], mask=(t < last)[:, None], other=0)
         else:
             kt = tl.load(k_cache + at[None, :] + d[:, None])
-            vt = tl.load(v_cache + at[:, None] + d[None, :])
-        kt, vt = read_kv(kt, KV_FORM), read_kv(vt, KV_FORM)
-        scores = tl.dot(q, kt) * scale
+            vt = tl.load(v_pairs + (at >> (PAIRS - 1))[:, None] + dv[None, :])  # [BT, dims]
+        scores = tl.dot(q, read_kv(kt, KV_FORM)) * scale
         if MASKED:
             scores = tl.where(t[None, :] < limit[:, None], scores, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(scores, axis=1))
         p = tl.exp2(scores - m_new[:, None])
         alpha = tl.exp2(m_i - m_new)
         l_i = l_i * alpha + tl.sum(p, axis=1)
-        acc = tl.dot(p.to(vt.dtype), vt, acc * alpha[:, None])
+        acc, odd = add_weighted(p, vt, acc * alpha[:, None], odd * alpha[:, None], KV_FORM, PAIRED)
         m_i = m_new
-    return acc, m_i, l_i
+    return acc, odd, m_i, l_i
 
 
 # Views of one buffer: compiled once, whatever their alignment, so that no later step waits for a compiler.
@@ -92,6 +96,7 @@ def chunk_attention_kernel(
     BT: tl.constexpr,  # keys a turn
     STAGES: tl.constexpr,
     KV_FORM: tl.constexpr,  # see `e4m3`
+    PAIRED: tl.constexpr,  # whether values are read in pairs
     PDL: tl.constexpr,
 ):
     if PDL:
@@ -124,16 +129,18 @@ def chunk_attention_kernel(
         v_unit = tl.load(kv_scales + KV_HEADS + kv_head) * unit(KV_FORM)
     m_i = tl.full((BQ * GROUP_PAD,), float("-inf"), dtype=tl.float32)
     l_i = tl.zeros((BQ * GROUP_PAD,), dtype=tl.float32)
-    acc = tl.zeros((BQ * GROUP_PAD, HEAD_DIM), dtype=tl.float32)
+    acc = tl.zeros((BQ * GROUP_PAD, HEAD_DIM // 2 if PAIRED else HEAD_DIM), dtype=tl.float32)
+    odd = acc
     limit = context + i
     whole = context // BT * BT  # keys that every row of the tile sees
-    acc, m_i, l_i = _attend(
-        q, acc, m_i, l_i, k_cache, v_cache, table, kv_head, 0, whole, last, limit, scale,
-        KV_HEADS, HEAD_DIM, BLOCK, BT, STAGES, KV_FORM, False,
+    acc, odd, m_i, l_i = _attend(
+        q, acc, odd, m_i, l_i, k_cache, v_cache, table, kv_head, 0, whole, last, limit, scale,
+        KV_HEADS, HEAD_DIM, BLOCK, BT, STAGES, KV_FORM, PAIRED, False,
     )  # fmt: skip
-    acc, m_i, l_i = _attend(
-        q, acc, m_i, l_i, k_cache, v_cache, table, kv_head, whole, last, last, limit, scale,
-        KV_HEADS, HEAD_DIM, BLOCK, BT, STAGES, KV_FORM, True,
+    acc, odd, m_i, l_i = _attend(
+        q, acc, odd, m_i, l_i, k_cache, v_cache, table, kv_head, whole, last, last, limit, scale,
+        KV_HEADS, HEAD_DIM, BLOCK, BT, STAGES, KV_FORM, PAIRED, True,
     )  # fmt: skip
     where = token[:, None] * (HEADS * HEAD_DIM) + head[:, None] * HEAD_DIM + d[None, :]
+    acc = in_order(acc, odd, PAIRED)
     tl.store(out + where, acc * v_unit / l_i[:, None], mask=real[:, None])

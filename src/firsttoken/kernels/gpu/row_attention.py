@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from firsttoken.kernels.gpu.e4m3 import as_query, encode, read_kv, unit
+from firsttoken.kernels.gpu.e4m3 import add_weighted, as_query, encode, in_order, in_pairs, read_kv, unit
 from firsttoken.kernels.gpu.prefetch import prefetch_l2
 
 
@@ -94,7 +94,12 @@ def row_attention_kernel(
     stop = tl.load(mine + 3 * part_count)
     index = tl.load(mine + 4 * part_count)
     num_parts = tl.load(mine + 5 * part_count)
+    PAIRED: tl.constexpr = KV_FORM > 0
+    PAIRS: tl.constexpr = 2 if PAIRED else 1  # dimensions that a loaded value holds
+    COLUMNS: tl.constexpr = HEAD_DIM // PAIRS
     d = tl.arange(0, HEAD_DIM)
+    dv = tl.arange(0, COLUMNS)
+    v_pairs = in_pairs(v_cache, PAIRED)
     g = tl.arange(0, TILE_ROWS)
     g_mask = g < GROUP
     if FUSED:
@@ -104,11 +109,11 @@ def row_attention_kernel(
         s = tl.load(sin + rope_row * HALF + half)
     if EARLY:
         t = start + tl.arange(0, BT)
-        block = tl.load(table + t // BLOCK, mask=t < stop, other=0).to(tl.int64)
-        at = ((block * KV_HEADS + kv_head) * BLOCK + t % BLOCK) * HEAD_DIM
+        block = tl.load(table + t.to(tl.uint32) // BLOCK, mask=t < stop, other=0).to(tl.int64)
+        at = ((block * KV_HEADS + kv_head) * BLOCK + t.to(tl.uint32) % BLOCK) * HEAD_DIM
         if EARLY == 1:
             k0 = tl.load(k_cache + at[None, :] + d[:, None], mask=(t < stop)[None, :], other=0)
-            v0 = tl.load(v_cache + at[:, None] + d[None, :], mask=(t < stop)[:, None], other=0)
+            v0 = tl.load(v_pairs + (at >> (PAIRS - 1))[:, None] + dv[None, :], mask=(t < stop)[:, None], other=0)
         else:
             LINE: tl.constexpr = 64 if KV_FORM == 0 or HEAD_DIM < 128 else 128  # elements of a line of L2
             lines = tl.arange(0, HEAD_DIM // LINE) * LINE
@@ -131,34 +136,35 @@ def row_attention_kernel(
 
     m_i = tl.full((TILE_ROWS,), float("-inf"), dtype=tl.float32)
     l_i = tl.zeros((TILE_ROWS,), dtype=tl.float32)
-    acc = tl.zeros((TILE_ROWS, HEAD_DIM), dtype=tl.float32)
+    acc = tl.zeros((TILE_ROWS, COLUMNS), dtype=tl.float32)
+    odd = acc
 
     if EARLY == 1:
-        v0 = read_kv(v0, KV_FORM)
         scores = tl.dot(q16, read_kv(k0, KV_FORM)) * scale
         scores = tl.where((t < stop)[None, :], scores, float("-inf"))
         m_i = tl.max(scores, axis=1)
         p = tl.where((t < stop)[None, :], tl.exp2(scores - m_i[:, None]), 0.0)
         l_i = tl.sum(p, axis=1)
-        acc = tl.dot(p.to(v0.dtype), v0)
+        acc, odd = add_weighted(p, v0, acc, odd, KV_FORM, PAIRED)
         start += BT
     for t0 in tl.range(start, stop, BT, num_stages=STAGES):
         t = t0 + tl.arange(0, BT)
         t_mask = t < stop
-        block = tl.load(table + t // BLOCK, mask=t_mask, other=0).to(tl.int64)
-        at = ((block * KV_HEADS + kv_head) * BLOCK + t % BLOCK) * HEAD_DIM
+        block = tl.load(table + t.to(tl.uint32) // BLOCK, mask=t_mask, other=0).to(tl.int64)
+        at = ((block * KV_HEADS + kv_head) * BLOCK + t.to(tl.uint32) % BLOCK) * HEAD_DIM
         kt = tl.load(k_cache + at[None, :] + d[:, None], mask=t_mask[None, :], other=0)  # [HEAD_DIM, BT]
-        vt = tl.load(v_cache + at[:, None] + d[None, :], mask=t_mask[:, None], other=0)  # [BT, HEAD_DIM]
-        kt, vt = read_kv(kt, KV_FORM), read_kv(vt, KV_FORM)
-        scores = tl.dot(q16, kt) * scale
+        vt = tl.load(
+            v_pairs + (at >> (PAIRS - 1))[:, None] + dv[None, :], mask=t_mask[:, None], other=0
+        )  # [BT, COLUMNS]
+        scores = tl.dot(q16, read_kv(kt, KV_FORM)) * scale
         scores = tl.where(t_mask[None, :], scores, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(scores, axis=1))
         p = tl.exp2(scores - m_new[:, None])
         alpha = tl.exp2(m_i - m_new)
         l_i = l_i * alpha + tl.sum(p, axis=1)
-        acc = acc * alpha[:, None]
-        acc = tl.dot(p.to(vt.dtype), vt, acc)
+        acc, odd = add_weighted(p, vt, acc * alpha[:, None], odd * alpha[:, None], KV_FORM, PAIRED)
         m_i = m_new
+    acc = in_order(acc, odd, PAIRED)
 
     if FUSED and index == num_parts - 1:
         k_raw = tl.load(base + (HEADS + kv_head) * HEAD_DIM + d).to(tl.float32)
