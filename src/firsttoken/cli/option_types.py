@@ -71,6 +71,14 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]  # generic in click's
         return size
 
 
+def in_units(size: int) -> str:
+    """Bytes as `ByteSize` reads them: 8MiB."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size % unit == 0:
+            return f"{size // unit}{name}"
+    return str(size)
+
+
 class JsonObject(click.ParamType):  # type: ignore[type-arg]  # generic in click's newest versions only
     """A JSON object; a table in a config file."""
 

@@ -12,7 +12,7 @@ import click
 from firsttoken.cli.config_file import load_defaults
 from firsttoken.cli.grouped_options import apply_options, grouped_option
 from firsttoken.cli.option_checks import api_keys, key_file, metric_prefix, origins
-from firsttoken.cli.option_types import ByteSize, FloatRange, IntRange, JsonObject, TokenCount
+from firsttoken.cli.option_types import ByteSize, FloatRange, IntRange, JsonObject, TokenCount, in_units
 from firsttoken.config import EngineConfig, ServerConfig
 
 
@@ -34,7 +34,7 @@ def _option(group: str, *names: str, help: str, **kwargs: Any) -> Callable[[Any]
     flags = [name for name in names if name.startswith("-")]
     default = _DEFAULTS.get(parameter)
     if default is not None and "multiple" not in kwargs:
-        kwargs.setdefault("default", default)
+        kwargs.setdefault("default", in_units(default) if isinstance(kwargs.get("type"), ByteSize) else default)
         kwargs.setdefault("show_default", True)
     return grouped_option(group, *flags, parameter, help=help, **kwargs)
 
