@@ -1,4 +1,4 @@
-"""Every form of the weights over HTTP on one GPU, in one call: TPOT, TTFT, throughput at 64 in flight, bytes, start.
+"""Every form of the weights and the KV cache over HTTP on one GPU, in one call: TPOT, TTFT, throughput, bytes, start.
 
     python benchmarks/gpu_fewer_bytes.py CONFIG_FOLDER --out fewer-bytes
     python benchmarks/gpu_fewer_bytes.py CONFIG_FOLDER --forms bf16,int4 --rounds 3
@@ -43,6 +43,16 @@ sampling = { temperature = 0.0 }
 load = { concurrency = 1, requests = 10, warm_up = 2 }
 
 [[scenario]]
+name = "deep"
+title = "32,768 tokens in, 64 out, greedy"
+title_zh = "输入 32768，输出 64，贪心采样"
+output_tokens = 64
+cache = "cold"
+prompt.tokens = 32768
+sampling = { temperature = 0.0 }
+load = { concurrency = 1, requests = 4, warm_up = 1 }
+
+[[scenario]]
 name = "many"
 title = "64 in flight, 512 tokens in, 256 out, greedy"
 title_zh = "64 个并发，输入 512，输出 256，贪心采样"
@@ -52,15 +62,18 @@ prompt.tokens = 512
 sampling = { temperature = 0.0 }
 load = { concurrency = 64, requests = 256, warm_up = 1 }
 """
-NAMES = ("short", "long", "many")
+NAMES = ("short", "long", "deep", "many")
 BLOCKS = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
-# name: the server's --quantization, and what config.json says of its (random) weights
+# name: the server's options, and what config.json says of its (random) weights
 FORMS: dict[str, tuple[str, dict[str, Any] | None]] = {
-    "bf16": ("none", None),
-    "fp8": ("fp8", None),
-    "fp8-blocks": ("auto", BLOCKS),
-    "int8": ("int8", None),
-    "int4": ("int4", None),
+    "bf16": ("--quantization none", None),
+    "bf16-kv8": ("--quantization none --kv-cache-dtype fp8", None),
+    "fp8": ("--quantization fp8", None),
+    "fp8-kv8": ("--quantization fp8 --kv-cache-dtype fp8", None),
+    "fp8-blocks": ("--quantization auto", BLOCKS),
+    "int8": ("--quantization int8", None),
+    "int4": ("--quantization int4", None),
+    "int4-kv8": ("--quantization int4 --kv-cache-dtype fp8", None),
 }
 
 
@@ -72,6 +85,7 @@ class Reading:
     floor: float  # seconds a token, of the short scenario
     tpot: float  # seconds
     ttft: float  # seconds, 4096 tokens
+    deep: float  # seconds a token after 32,768
     rate: float  # tokens a second at 64 in flight
     ready: float  # seconds
 
@@ -96,8 +110,7 @@ def main() -> int:
         for form in forms:
             folder = folder_of(form, given.folder, given.out)
             out = given.out / f"{form}-{round_}.json"
-            asked = FORMS[form][0]
-            launch = f"{sys.executable} -m firsttoken serve {folder} --load-format dummy --quantization {asked}"
+            launch = f"{sys.executable} -m firsttoken serve {folder} --load-format dummy {FORMS[form][0]}"
             launch += f" --served-model-name m --port {given.port} {given.serve}"
             readings[form].append(measure(launch, f"http://127.0.0.1:{given.port}", scenarios, out))
             print(f"round {round_ + 1}: {form} is done", file=sys.stderr)
@@ -136,6 +149,7 @@ def measure(launch: str, url: str, scenarios: Path, out: Path) -> Reading:
         floor=shares[0]["ceiling"] if shares else float("nan"),
         tpot=by_name["short"]["metrics"]["tpot"]["p50"],
         ttft=by_name["long"]["metrics"]["ttft"]["p50"],
+        deep=by_name["deep"]["metrics"]["tpot"]["p50"],
         rate=by_name["many"]["metrics"]["output_tokens_per_s"],
         ready=result["ready_seconds"],
     )
@@ -144,8 +158,9 @@ def measure(launch: str, url: str, scenarios: Path, out: Path) -> Reading:
 def table(readings: dict[str, list[Reading]]) -> str:
     """Medians over the rounds, a line a form."""
     lines = [
-        "| form | bytes a token | floor | TPOT, batch 1 | TTFT, 4096 tokens | tok/s, 64 in flight | ready in |",
-        "|---|---|---|---|---|---|---|",
+        "| form | bytes a token | floor | TPOT, batch 1 | TTFT, 4096 tokens | TPOT after 32,768 | tok/s, 64 in flight "
+        "| ready in |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for form, found in readings.items():
         cells = (
@@ -153,6 +168,7 @@ def table(readings: dict[str, list[Reading]]) -> str:
             f"{middle(found, 'floor') * 1e3:.2f} ms",
             f"{middle(found, 'tpot') * 1e3:.2f} ms",
             f"{middle(found, 'ttft') * 1e3:.0f} ms",
+            f"{middle(found, 'deep') * 1e3:.2f} ms",
             f"{middle(found, 'rate'):,.0f}",
             f"{middle(found, 'ready'):.1f} s",
         )
