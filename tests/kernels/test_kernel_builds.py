@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from tests.builders import tiny_config, write_tokenizer
 pytest.importorskip("triton")
 
 from firsttoken.engine.early_builds import EarlyBuilds
+from firsttoken.kernels.gpu.card_facts import CardFacts
 from firsttoken.kernels.gpu.kernel_builds import KernelBuilds
-from firsttoken.kernels.gpu.kernel_list import Wanted
+from firsttoken.kernels.gpu.kernel_list import Wanted, built_mark
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SETTINGS = ("--max-num-seqs", "1", "--max-num-batched-tokens", "1")
@@ -75,6 +77,15 @@ def test_for_a_card_that_nobody_knows_one_sentence_says_what_happens(folder: Pat
     assert result.returncode == 2
     assert result.stderr.startswith("Error: No card 'toaster' is in the table")
     assert result.stderr.rstrip().endswith("A first start on another card compiles what it needs by itself.")
+
+
+def test_a_mark_is_for_the_kernels_as_they_are() -> None:
+    wanted = Wanted("module", "kernel", "form", source="as it is")
+    changed = Wanted("module", "kernel", "form", source="changed")
+    card = CardFacts("NVIDIA H200", (9, 0), 132, 227 * 1024)
+    assert built_mark([wanted], card) == built_mark([wanted], card)
+    assert built_mark([wanted], card) != built_mark([changed], card)
+    assert built_mark([wanted], card) != built_mark([wanted], replace(card, capability=(8, 9)))
 
 
 def test_what_cannot_be_compiled_is_named_and_leaves_no_mark(tmp_path: Path) -> None:

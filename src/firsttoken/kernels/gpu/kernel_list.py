@@ -22,6 +22,7 @@ class Wanted(msgspec.Struct, frozen=True, order=True):
     module: str
     name: str
     form: str  # Triton's own words: types, constants, options
+    source: str = ""  # Triton's hash of the kernel and of all that it calls
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def listed(card: CardFacts) -> Iterator[set[Wanted]]:
     found: set[Wanted] = set()
 
     def note(*, fn: Any, compile: dict[str, Any], **_: Any) -> bool:
-        found.add(Wanted(fn.module, fn.name, compile["specialization_data"]))
+        found.add(Wanted(fn.module, fn.name, compile["specialization_data"], fn.jit_function.cache_key))
         return True  # leave it at that
 
     before, knobs.runtime.jit_cache_hook = knobs.runtime.jit_cache_hook, note
