@@ -34,6 +34,8 @@ class EngineConfig:
     kv_cache_memory: int | None = None  # bytes; wins over gpu_memory_utilization
     enable_prefix_caching: bool = True
     enforce_eager: bool = False
+    cudagraph_capture_sizes: tuple[int, ...] | None = None  # rows of decode steps' graphs; None: the usual ones
+    launch_table: str = "auto"  # of the GPU kernels: "auto" as measured for the card, "none", or a file
     rope_scaling: dict[str, Any] | None = None  # overrides the model's own; {} turns scaling off
     generation_config: Literal["auto", "none"] = "auto"  # "none" ignores the model's sampling defaults
     cpu_threads: int | None = None

@@ -14,8 +14,9 @@ from rich.console import Console
 from tests.kernels.fake_card import FakeCard
 from tests.qwen3_4b import CONFIG
 
-from firsttoken.cli.kernels import RowCounts, Seconds
+from firsttoken.cli.kernels import Seconds
 from firsttoken.cli.measured_launches import OpenCard, measure_launches
+from firsttoken.cli.option_types import RowCounts
 from firsttoken.kernels.gpu.launch import Product, default_product
 from firsttoken.kernels.gpu.launch_table import find_table, own_table_file, read_table
 from firsttoken.model.config import parse_config
@@ -115,10 +116,10 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 
 def test_rows_come_in_order_and_once() -> None:
-    assert RowCounts().convert("16, 1,2,1", None, None) == (1, 2, 16)
+    assert RowCounts(64).convert("16, 1,2,1", None, None) == (1, 2, 16)
 
 
 @pytest.mark.parametrize("text", ["", "0", "65", "1,,2", "a", "²"])
 def test_what_are_no_row_counts_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="from 1 to 64"):
-        RowCounts().convert(text, None, None)
+        RowCounts(64).convert(text, None, None)

@@ -10,6 +10,7 @@ from firsttoken.engine.step_plan import PlanRow, StepPlan
 from firsttoken.engine.step_shape import (
     StepShape,
     buckets,
+    decode_buckets,
     is_long,
     library_span,
     most_numbers,
@@ -69,6 +70,14 @@ def test_no_graph_is_made_that_the_limits_rule_out() -> None:
     shapes = buckets(max_num_seqs=4, max_num_batched_tokens=64)
     assert {shape.single for shape in shapes if shape.decodes} == {1, 2, 4}
     assert max(shape.rows for shape in shapes) < 128
+
+
+def test_decode_graphs_are_of_the_sizes_asked_for_up_to_the_first_that_holds_all() -> None:
+    assert decode_buckets(10, (24, 8, 12, 3)) == [3, 8, 12]
+    assert decode_buckets(30, (24, 8)) == [8, 24], "more rows than that run without a graph of their own"
+    shapes = buckets(10, 2048, (3, 8, 500))
+    assert [shape.single for shape in shapes if shape.decodes] == [3, 8, 500]
+    assert max(shape.size for shape in shapes if shape.decodes) <= most_numbers(10, 1, (3, 8, 500))
 
 
 @pytest.mark.parametrize(("seqs", "tokens"), [(1, 1), (3, 64), (200, 1100), (64, 4096), (256, 32768)])

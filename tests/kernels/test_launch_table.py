@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from firsttoken.errors import ConfigError
-from firsttoken.kernels.gpu.launch import Product, Table
-from firsttoken.kernels.gpu.launch_table import find_table, merged, own_table_file, read_table, write_table
+from firsttoken.kernels.gpu.launch import Product, Table, default_product
+from firsttoken.kernels.gpu.launch_table import (
+    find_table,
+    merged,
+    own_table_file,
+    pick,
+    read_table,
+    use_table,
+    write_table,
+)
 
 CARD = "NVIDIA H200"
 LAUNCH = Product(op="norm_linear", n=6144, k=2560, rows=1, form="matvec", bn=8, bk=256, warps=4, ahead=1)
@@ -50,6 +59,32 @@ def test_a_card_that_only_this_machine_measured_has_a_table(tmp_path: Path) -> N
     assert file.name == "nvidia_geforce_rtx_9999_lab_2.json"
     write_table(Table(card=card, measured="", products=(LAUNCH,)), file)
     assert find_table(card, tmp_path).products == (LAUNCH,)
+
+
+@pytest.fixture
+def _table_of_the_card() -> Iterator[None]:
+    yield
+    use_table("auto", CARD)
+
+
+@pytest.mark.usefixtures("_table_of_the_card")
+def test_a_process_launches_by_the_table_that_it_is_told(tmp_path: Path) -> None:
+    def found() -> Product:
+        return pick(CARD, "norm_linear", 6144, 2560, 1)
+
+    shipped = found()
+    use_table("none", CARD)
+    assert found() == default_product("norm_linear", 6144, 2560, 1) != shipped
+    write_table(TABLE, tmp_path / "table.json")
+    use_table(str(tmp_path / "table.json"), CARD)
+    assert found() == LAUNCH
+    with pytest.raises(ConfigError, match=r"--launch-table no\.json cannot be read"):
+        use_table("no.json", CARD)
+    with pytest.raises(ConfigError, match="is for the card"):
+        use_table(str(tmp_path / "table.json"), "another card")
+    assert found() == LAUNCH, "what is no use changes nothing"
+    use_table("auto", CARD)
+    assert found() == shipped
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from firsttoken.cli.serve import serve
 from firsttoken.errors import ConfigError
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.model.config import parse_config
-from firsttoken.tune.arms import Arm
+from firsttoken.tune.arms import Arm, Value
 from firsttoken.tune.choose import Choice, choose
 from firsttoken.tune.config_text import config_text
 from firsttoken.tune.probe import Probe
@@ -102,6 +102,10 @@ def test_a_template_needs_a_place_for_port_and_flags() -> None:
     assert own.launch("m", 1, {"max-num-seqs": 8}) == "docker run img m --port 1 --max-num-seqs 8"
 
 
+def sizes_of(space: Space) -> Value:
+    return space.find("cudagraph-capture-sizes").values["cuda"][0]
+
+
 def test_what_cannot_matter_for_the_work_is_skipped_with_the_reason(space: Space) -> None:
     choice = choose(space, everything(space), {}, h200(), "throughput")  # type: ignore[arg-type]
     assert why(choice, "enable-prefix-caching", False) == (
@@ -114,6 +118,10 @@ def test_what_cannot_matter_for_the_work_is_skipped_with_the_reason(space: Space
     alone = choose(space, everything(space), {}, h200(most_streams=1, streams=1.0), "throughput")  # type: ignore[arg-type]
     assert "one process serves 1 streams" in why(alone, "api-workers", 4)
     assert "nothing decodes beside a prompt" in why(alone, "max-step-ms", 30)
+    assert "one and two rows have graphs" in why(alone, "cudagraph-capture-sizes", sizes_of(space))
+    assert Arm("launch-table", "none") in tried, "this card has measured launches"
+    other = choose(space, everything(space), {}, h200(card="NVIDIA A10G"), "throughput")  # type: ignore[arg-type]
+    assert "no launches were measured for this card" in why(other, "launch-table", "none")
 
 
 @pytest.mark.parametrize(

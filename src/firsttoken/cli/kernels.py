@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firsttoken.cli.option_types import IntRange
+from firsttoken.cli.option_types import IntRange, RowCounts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,20 +40,6 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic in click's 
         return seconds
 
 
-class RowCounts(click.ParamType):  # type: ignore[type-arg]  # generic in click's newest versions only
-    """`1,2,16`: in order, each once."""
-
-    name = "counts"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        parts = [part.strip() for part in str(value).split(",")]
-        if not all(part.isdecimal() and 1 <= int(part) <= _MAX_ROWS for part in parts):
-            self.fail(f"{value!r} is not a list of row counts from 1 to {_MAX_ROWS}; write 1,2,16.", param, ctx)
-        return tuple(sorted({int(part) for part in parts}))
-
-
 @click.group()
 def kernels() -> None:
     """Compile the GPU kernels ahead of time, or measure how they are best launched on this card."""
@@ -63,7 +49,7 @@ def kernels() -> None:
 @click.argument("model", default="Qwen/Qwen3-4B-Instruct-2507")
 @click.option(
     "--rows",
-    type=RowCounts(),
+    type=RowCounts(_MAX_ROWS),
     default="1,2,4,8,16,32",
     show_default=True,
     help="Rows to measure: sequences that decode at once.",

@@ -79,6 +79,22 @@ def in_units(size: int) -> str:
     return str(size)
 
 
+class RowCounts(click.ParamType):  # type: ignore[type-arg]  # generic in click's newest versions only
+    """`1,2,16`: in order, each once; a list in a config file."""
+
+    name = "counts"
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        words = value if isinstance(value, (tuple, list)) else str(value).split(",")
+        parts = [str(part).strip() for part in words]
+        if not parts or not all(part.isdecimal() and 1 <= int(part) <= self._most for part in parts):
+            self.fail(f"{value!r} is not a list of row counts from 1 to {self._most}; write 1,2,16.", param, ctx)
+        return tuple(sorted({int(part) for part in parts}))
+
+
 class JsonObject(click.ParamType):  # type: ignore[type-arg]  # generic in click's newest versions only
     """A JSON object; a table in a config file."""
 

@@ -12,7 +12,7 @@ import click
 from firsttoken.cli.config_file import load_defaults
 from firsttoken.cli.grouped_options import apply_options, grouped_option
 from firsttoken.cli.option_checks import api_keys, key_file, metric_prefix, origins
-from firsttoken.cli.option_types import ByteSize, FloatRange, IntRange, JsonObject, TokenCount, in_units
+from firsttoken.cli.option_types import ByteSize, FloatRange, IntRange, JsonObject, RowCounts, TokenCount, in_units
 from firsttoken.config import EngineConfig, ServerConfig
 
 
@@ -42,6 +42,7 @@ def _option(group: str, *names: str, help: str, **kwargs: Any) -> Callable[[Any]
 _MODEL, _MEMORY, _RUN = "Model", "Memory and batching", "How it runs"
 _HTTP, _LIMITS, _PAGE, _LIFE = "HTTP", "Limits and requests", "Chat page", "Starting and stopping"
 _AT_LEAST_1 = IntRange(1)
+_MOST_ROWS = 4096  # of a CUDA graph
 _SECONDS = FloatRange(0, min_open=True)
 
 _OPTIONS = [
@@ -154,6 +155,20 @@ _OPTIONS = [
     ),
     _option(_RUN, "--device", type=click.Choice(["auto", "cpu", "cuda"]), help="Where the model runs."),
     _option(_RUN, "--enforce-eager", is_flag=True, help="No CUDA graphs: slower, for debugging."),
+    _option(
+        _RUN,
+        "--cudagraph-capture-sizes",
+        type=RowCounts(_MOST_ROWS),
+        help="Rows of decode steps that get a CUDA graph, such as 1,2,4,8; other steps are padded up to the next.  "
+        "[default: 1,2,4, … 256, up to --max-num-seqs]",
+    ),
+    _option(
+        _RUN,
+        "--launch-table",
+        metavar="auto|none|FILE",
+        help="How the GPU kernels are launched: as measured for the card, by default shapes, or by a file that "
+        "`kernels measure` wrote.",
+    ),
     _option(_RUN, "--cpu-threads", type=_AT_LEAST_1, help="Threads for the model on a CPU.  [default: by machine]"),
     _option(
         _RUN,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 import triton
 from torch import Tensor
 
 from firsttoken.engine.batch import Batch
-from firsttoken.engine.step_shape import StepShape, Tile, most_numbers
+from firsttoken.engine.step_shape import DECODE_BUCKETS, StepShape, Tile, most_numbers
 from firsttoken.kernels.gpu.call import run_kernel
 from firsttoken.kernels.gpu.launch import attention_programs, row_tile
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
@@ -30,13 +32,16 @@ class CudaInputs:
         max_tokens: int,
         num_heads: int,
         scale: float,
+        sizes: Sequence[int] = DECODE_BUCKETS,
     ) -> None:
-        """`cache` is any layer's; `last_ids` [sequences] int64 is the runner's; `max_tokens` of a step."""
+        """`cache` is any layer's; `last_ids` [sequences] int64 is the runner's; `max_tokens` of a step; `sizes`: rows
+        that decode steps are padded to.
+        """
         self.device = last_ids.device
         self._cache, self._last_ids = cache, last_ids
         self._num_heads, self._scale = num_heads, scale
         self._tables = torch.zeros(table_shape, dtype=torch.int32, device=self.device)
-        most = most_numbers(table_shape[0], max_tokens)
+        most = most_numbers(table_shape[0], max_tokens, sizes)
         pinned = self.device.type == "cuda"
         self._hosts = [torch.zeros(most, dtype=torch.int32, pin_memory=pinned) for _ in range(_RING)]
         self._turn = 0

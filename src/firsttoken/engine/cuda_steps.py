@@ -21,7 +21,7 @@ from firsttoken.engine.batch import Batch, to_device
 from firsttoken.engine.cuda_inputs import CudaInputs
 from firsttoken.engine.cuda_libraries import prepare_libraries
 from firsttoken.engine.step_ops import StepOps
-from firsttoken.engine.step_shape import StepShape, buckets, is_long, library_span, unpadded_shape
+from firsttoken.engine.step_shape import DECODE_BUCKETS, StepShape, buckets, is_long, library_span, unpadded_shape
 from firsttoken.kernels.plan import KVLayer
 from firsttoken.model.decoder import Decoder
 from firsttoken.model.rope import RopeTable
@@ -61,8 +61,11 @@ class CudaSteps:
         max_tokens: int,
         vocabulary: int,
         scale: float,
+        sizes: Many[int] = DECODE_BUCKETS,
     ) -> None:
-        """`last_ids` [sequences] int64 is the runner's; ids from `vocabulary` up are padding."""
+        """`last_ids` [sequences] int64 is the runner's; ids from `vocabulary` up are padding; `sizes`: the rows of
+        decode steps that get a graph.
+        """
         self._decoder, self._rope, self._kv = decoder, rope, kv
         self._max_num_seqs, self._max_tokens = table_shape[0], max_tokens
         self._inputs = CudaInputs(
@@ -72,7 +75,9 @@ class CudaSteps:
             max_tokens=max_tokens,
             num_heads=decoder.config.num_heads,
             scale=scale,
+            sizes=sizes,
         )
+        self._sizes = sizes
         self._ops = StepOps(decoder, rope, kv, self._inputs, last_ids, vocabulary)
         self._graphs: list[_Captured] = []  # the fewest rows first
         self._pool = torch.cuda.graph_pool_handle()
@@ -81,7 +86,7 @@ class CudaSteps:
 
     def capture(self) -> None:
         """Captures every graph, the largest first, so that the smaller ones take the same memory."""
-        shapes = buckets(self._max_num_seqs, self._max_tokens)
+        shapes = buckets(self._max_num_seqs, self._max_tokens, self._sizes)
         self._graphs = [self._capture(shape) for shape in reversed(shapes)][::-1]
 
     def improve(self) -> bool:

@@ -12,6 +12,7 @@ import torch
 
 from firsttoken.config import EngineConfig
 from firsttoken.engine.gpu_needs import why_no_cuda, why_no_launchers
+from firsttoken.engine.step_shape import DECODE_BUCKETS
 from firsttoken.errors import ConfigError
 from firsttoken.kernels.gpu import has_triton
 from firsttoken.machine.gpu import read_gpus
@@ -43,7 +44,7 @@ class Placement:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_step_ms: float | None  # of a step that decodes and prefills
-    graphs: bool  # steps of few tokens run as CUDA graphs
+    graphs: tuple[int, ...]  # rows of decode steps that run as CUDA graphs, as short prompts do then; (): nothing does
 
     @property
     def kv_element_bytes(self) -> int:
@@ -92,8 +93,17 @@ def place(
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
         max_step_ms=config.max_step_ms or (MAX_STEP_MS if device.type == "cuda" else CPU_MAX_STEP_MS),
-        graphs=fast and not config.enforce_eager,
+        graphs=_graphs(config) if fast else (),
     )
+
+
+def _graphs(config: EngineConfig) -> tuple[int, ...]:
+    sizes = config.cudagraph_capture_sizes
+    if sizes is not None and (not sizes or min(sizes) < 1):
+        raise ConfigError(
+            "--cudagraph-capture-sizes must be numbers of rows from 1 up; --enforce-eager turns graphs off."
+        )
+    return () if config.enforce_eager else sizes or DECODE_BUCKETS
 
 
 def read_memory(device: torch.device, utilization: float) -> DeviceMemory:

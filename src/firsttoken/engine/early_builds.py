@@ -54,6 +54,7 @@ def early_builds(config: ModelConfig, placement: Placement, plan: MemoryPlan, vo
         block_size=plan.block_size,
         max_num_seqs=placement.max_num_seqs,
         max_num_batched_tokens=placement.max_num_batched_tokens,
+        graphs=placement.graphs,
         vocabulary=vocabulary,
     )
     try:

@@ -27,6 +27,7 @@ from firsttoken.engine.work_cost import WorkCost
 from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.kernels.cpu_ops import cpu_kernels, why_no_kernels
 from firsttoken.kernels.gpu import has_triton
+from firsttoken.kernels.gpu.launch_table import use_table
 from firsttoken.model.config import ModelConfig, load_config
 from firsttoken.model.cost import kv_bytes_per_token, weight_bytes
 from firsttoken.model.decoder import Decoder
@@ -92,6 +93,8 @@ class _Loader:
         with self._phase("device"):  # a first start compiles the CPU kernels here; a GPU makes its context
             placement = place(config, model.dtype, why_no_kernels, model.kv_scheme)
             plan = self._plan(model, placement)
+            if placement.device.type == "cuda":
+                use_table(config.launch_table, placement.device_name)
             builds = early_builds(model, placement, plan, limit)
         try:
             with self._phase("weights"):
@@ -163,7 +166,7 @@ class _Loader:
             block_size=config.block_size,
             max_model_len=config.max_model_len,
             kv_cache_memory=config.kv_cache_memory,
-            graphs=placement.graphs,
+            graphs=bool(placement.graphs),
             measured_activations=activations,
         )
         return plan_memory(demand, self._memory)
@@ -233,7 +236,7 @@ class _Loader:
             eos_token_ids=model.eos_token_ids,
             # low-bit kernels have threads of their own, and torch's would spin on the same cores after each small op
             torch_threads=placement.cpu_threads if placement.weights == "dense" else 1,
-            graphs=placement.graphs and not rope.is_dynamic,
+            graphs=() if rope.is_dynamic else placement.graphs,
         )
         return runner, rope
 

@@ -88,12 +88,13 @@ class ModelRunner:
         token_id_limit: int,
         eos_token_ids: tuple[int, ...] = (),
         torch_threads: int | None = None,
-        graphs: bool = False,
+        graphs: Many[int] = (),
     ) -> None:
         """`token_id_limit`: ids from here up are padding and never sampled. `torch_threads`: of the ops that torch runs
         on a CPU; None is torch's own choice.
 
-        `graphs`: steps of few tokens run as CUDA graphs, captured now.
+        `graphs`: the rows of decode steps that run as CUDA graphs, captured now as those of short prompts are; without
+        any nothing is captured.
         """
         config = decoder.config
         self.decoder = decoder
@@ -129,6 +130,7 @@ class ModelRunner:
                     max_tokens=max_num_batched_tokens,
                     vocabulary=token_id_limit,
                     scale=self._scale,
+                    sizes=graphs,
                 )
                 if graphs:
                     self._cuda.capture()

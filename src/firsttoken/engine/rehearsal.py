@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from firsttoken.engine.device import WeightForm
-from firsttoken.engine.step_shape import StepShape, buckets
+from firsttoken.engine.step_shape import DECODE_BUCKETS, StepShape, buckets
 from firsttoken.kernels.gpu import attends, has_triton
 from firsttoken.kernels.gpu.card_facts import CardFacts
 from firsttoken.kernels.plan import LONG_CHUNK_TILE, KVLayer
@@ -35,6 +35,7 @@ class Settings:
     block_size: int
     max_num_seqs: int
     max_num_batched_tokens: int
+    graphs: tuple[int, ...] = DECODE_BUCKETS  # rows of decode steps
     vocabulary: int  # ids that may be sampled
 
 
@@ -52,7 +53,7 @@ def kernels_of(config: ModelConfig, settings: Settings, card: CardFacts) -> Coll
 
     if settings.weights == "dense":
         config = replace(config, quantization=None)
-    shapes = buckets(settings.max_num_seqs, settings.max_num_batched_tokens)
+    shapes = buckets(settings.max_num_seqs, settings.max_num_batched_tokens, settings.graphs or DECODE_BUCKETS)
     shapes.append(StepShape(0, True, _LONG_TILES * LONG_CHUNK_TILE, _LONG_TILES, LONG_CHUNK_TILE))
     cache = _hollow_cache(config, settings)
     last_ids = torch.empty(settings.max_num_seqs, dtype=torch.int64, device=_META)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firsttoken.engine.batch import Batch
@@ -59,9 +60,18 @@ class StepShape:
         return tiles if len(tiles) <= self.tiles else None
 
 
-def buckets(max_num_seqs: int, max_num_batched_tokens: int) -> list[StepShape]:
-    """Every shape worth a graph under these limits, the fewest rows first; of equally many, decode rows first."""
-    shapes = [StepShape(rows, True) for rows in DECODE_BUCKETS if rows < 2 * max_num_seqs]
+def decode_buckets(max_num_seqs: int, sizes: Sequence[int] = DECODE_BUCKETS) -> list[int]:
+    """Those of the sizes that so many sequences use: all that are too small for them, and the first that is not."""
+    ordered = sorted(set(sizes))
+    return [size for size, smaller in zip(ordered, [0, *ordered], strict=False) if smaller < max_num_seqs]
+
+
+def buckets(max_num_seqs: int, max_num_batched_tokens: int, sizes: Sequence[int] = DECODE_BUCKETS) -> list[StepShape]:
+    """Every shape worth a graph under these limits, the fewest rows first; of equally many, decode rows first.
+
+    `sizes` are the rows of decode steps.
+    """
+    shapes = [StepShape(rows, True) for rows in decode_buckets(max_num_seqs, sizes)]
     shapes += [StepShape(rows, False) for rows in TOKEN_BUCKETS if rows < 2 * max_num_batched_tokens]
     for single, chunk in MIXED_BUCKETS:
         if chunk < 2 * max_num_batched_tokens and single < 2 * max_num_seqs:
@@ -69,11 +79,11 @@ def buckets(max_num_seqs: int, max_num_batched_tokens: int) -> list[StepShape]:
     return sorted(shapes, key=lambda shape: shape.rows)
 
 
-def most_numbers(max_num_seqs: int, max_num_batched_tokens: int) -> int:
+def most_numbers(max_num_seqs: int, max_num_batched_tokens: int, sizes: Sequence[int] = DECODE_BUCKETS) -> int:
     """The most numbers that the host sends for a step under these limits, padded into a bucket or not."""
     tiles = max_num_batched_tokens // CHUNK_TILE + max_num_seqs + 1  # every chunk may end in a tile of its own
     unpadded = StepShape(max_num_seqs, True, round_rows(max_num_batched_tokens), tiles)
-    return max(shape.size for shape in (unpadded, *buckets(max_num_seqs, max_num_batched_tokens)))
+    return max(shape.size for shape in (unpadded, *buckets(max_num_seqs, max_num_batched_tokens, sizes)))
 
 
 def tiles_of(batch: Batch, first: int, shift: int = 0, tile: int = CHUNK_TILE) -> list[Tile]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from firsttoken.bench.model_costs import ModelCosts
 from firsttoken.bench.roofline import Roofline
 from firsttoken.bench.words import Words
+from firsttoken.machine.launch_tables import measured_cards
 from firsttoken.model.cost import decode_weight_bytes, kv_bytes_per_token
 from firsttoken.tune.arms import Value
 from firsttoken.tune.objective import Objective
@@ -69,6 +70,15 @@ def predict(knob: Knob, value: Value, before: Value | None, probe: Probe, object
             return _bytes(knob, value, before, probe, objective)
         case "block":
             return Prediction(0.0, Words("neither bytes nor products change", "读取的字节和计算量都不变"))
+        case "graphs":
+            text = Words("one and two rows have graphs of their own", "一两行的步骤本来就有自己的 CUDA Graph")
+            few = probe.most_streams <= 2
+            return _flat(text) if few else _unknown(Words("what padding rows cost", "补齐行数的代价"))
+        case "table":
+            if probe.card in measured_cards():
+                return _unknown(Words("how long kernels take", "内核的耗时"))
+            text = Words("no launches were measured for this card", "没有为这张显卡测过启动参数")
+            return _flat(text)
         case "launches":
             return _unknown(Words("the time between kernels", "内核之间的空隙"))
         case "threads":

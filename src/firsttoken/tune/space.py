@@ -14,7 +14,9 @@ import msgspec
 from firsttoken.errors import ConfigError
 from firsttoken.tune.arms import Settings, Value
 
-Affects = Literal["chunk", "step", "batch", "block", "prefix", "launches", "weights", "kv", "workers", "threads"]
+Affects = Literal[
+    "chunk", "step", "batch", "block", "prefix", "launches", "graphs", "table", "weights", "kv", "workers", "threads"
+]
 ENGINES = ("firsttoken", "vllm")
 
 _CORES = {"cores": 1, "half the cores": 2}  # what this machine's cores are divided by

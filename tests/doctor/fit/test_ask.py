@@ -151,7 +151,7 @@ def test_rounded_weights_take_what_the_engine_plans(quantization: str) -> None:
         max_num_seqs=1,
         max_num_batched_tokens=1,
         max_step_ms=None,
-        graphs=True,
+        graphs=(1, 2),
     )
     assert form.held(QWEN3_4B) == weight_bytes(QWEN3_4B, placement.bytes_per_weight, placement.product_bytes(None))
     assert form.flags == {"quantization": quantization}

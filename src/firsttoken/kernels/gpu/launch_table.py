@@ -34,8 +34,32 @@ def pick(card: str, op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> P
 
 @functools.cache
 def table_for(card: str) -> Table:
-    """`find_table`, remembered: files are read, and complained of, once."""
-    return find_table(card)
+    """The table in use, remembered: files are read, and complained of, once."""
+    if _in_use == "none":
+        return Table(card=card, measured="", products=())
+    return find_table(card) if _in_use == "auto" else read_table(Path(_in_use), card)
+
+
+_in_use = "auto"
+
+
+def use_table(choice: str, card: str) -> None:
+    """What this process launches by from here on: `auto` as `find_table`, `none` the defaults, or a file for `card`.
+
+    Raises ConfigError where the file is no such table.
+    """
+    global _in_use
+    if choice not in ("auto", "none"):
+        try:
+            read_table(Path(choice), card)
+        except OSError as error:
+            raise ConfigError(
+                f"--launch-table {choice} cannot be read ({error.strerror}); name a file that `firsttoken kernels "
+                "measure` wrote, auto or none."
+            ) from None
+    _in_use = choice
+    pick.cache_clear()
+    table_for.cache_clear()
 
 
 def find_table(card: str, folder: Path | None = None) -> Table:
