@@ -21,7 +21,7 @@ from firsttoken.tune.arms import Arm, Value
 from firsttoken.tune.choose import Choice, choose
 from firsttoken.tune.config_text import config_text
 from firsttoken.tune.probe import Probe
-from firsttoken.tune.space import ENGINES, Space, load_space, parse_setting, values_of
+from firsttoken.tune.space import ENGINES, Space, load_space, parse_setting, parse_values, values_of
 
 
 @pytest.fixture
@@ -93,6 +93,12 @@ def test_settings_are_read_as_numbers_truths_and_words(space: Space) -> None:
         parse_setting(space, "cpu-thread=1")
     with pytest.raises(ConfigError, match="KNOB=VALUE"):
         parse_setting(space, "cpu-threads")
+
+
+def test_values_of_a_list_are_told_apart_by_semicolons(space: Space) -> None:
+    assert parse_values(space.find("max-num-seqs"), "32, 128") == [32, 128]
+    assert parse_values(space.find("cudagraph-capture-sizes"), "1,2,4; 1,8") == ["1,2,4", "1,8"]
+    assert parse_values(space.find("cudagraph-capture-sizes"), "") == []
 
 
 def test_a_template_needs_a_place_for_port_and_flags() -> None:

@@ -279,12 +279,13 @@ def _plan(space: Space, recipes: list[Recipe], out: Path, options: dict[str, Any
 
 def _knobs(space: Space, asked: tuple[str, ...]) -> dict[str, list[Value]]:
     """Knobs to try, with values of the user's own where given. Raises ConfigError."""
-    from firsttoken.tune.space import parse_value
+    from firsttoken.tune.space import parse_values
 
     if not asked:
         return {knob.name: [] for knob in space.knob}
     found: dict[str, list[Value]] = {}
     for text in asked:
         name, _, values = text.partition("=")
-        found[space.find(name).name] = [parse_value(value) for value in values.split(",") if value]
+        knob = space.find(name)
+        found[knob.name] = parse_values(knob, values)
     return found

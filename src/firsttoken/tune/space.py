@@ -108,6 +108,12 @@ def parse_setting(space: Space, text: str) -> tuple[str, Value]:
     return space.find(name).name, parse_value(value)
 
 
+def parse_values(knob: Knob, text: str) -> list[Value]:
+    """Values for a knob, with commas between them; with semicolons where one value has commas of its own."""
+    lists = any("," in str(value) for values in knob.values.values() for value in values)
+    return [parse_value(value.strip()) for value in text.split(";" if lists else ",") if value.strip()]
+
+
 def parse_value(text: str) -> Value:
     """A number, true or false (on, off), or a word."""
     if text in ("true", "on", "false", "off"):
