@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,10 @@ from firsttoken.model.hub import resolve
 from firsttoken.tokenizer import Tokenizer
 from firsttoken.tokenizer_files import load_folder
 from tests.tokenizer.qwen import write_qwen3
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job has it, and all that it starts
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -42,6 +43,7 @@ class Screen:
     def wait_for(self, wanted: str) -> None:
         """Raises OSError if the program ends without it."""
         while wanted not in self._unread:
+            assert select.select([self._terminal], [], [], 60)[0], f"{wanted!r} never came; there is {self._unread!r}"
             self._unread += os.read(self._terminal, 4096).decode()
         self._unread = self._unread.split(wanted, 1)[1]
 
