@@ -15,7 +15,6 @@ from firsttoken.tokenizer import Tokenizer
 from firsttoken.tokenizer_files import load_folder
 from tests.tokenizer.qwen import write_qwen3
 
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job has it, and all that it starts
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
