@@ -116,3 +116,24 @@ def test_killed_processes_are_told_and_nobody_waits_for_them() -> None:
         "kernel_1: its process was killed, perhaps for want of memory",
         "kernel_2: no process was left to compile it",
     ]
+
+
+def test_a_process_that_dies_between_two_kernels_is_told_without_a_traceback() -> None:
+    jobs = [Wanted("module", f"kernel_{i}", "") for i in range(3)]
+    leaves = (sys.executable, "-c", "import os; os.read(0, 1 << 16); os.close(0); os.write(1, b'\\n')")
+    builds = KernelBuilds(jobs, (9, 0), 1, leaves)
+    builds.wait(lambda _: None)
+    assert builds.failures == [
+        "kernel_1: its process was killed, perhaps for want of memory",
+        "kernel_2: no process was left to compile it",
+    ]
+
+
+def test_processes_that_cannot_be_started_are_the_reason_of_each_kernel(tmp_path: Path) -> None:
+    jobs = [Wanted("module", f"kernel_{i}", "") for i in range(2)]
+    builds = KernelBuilds(jobs, (9, 0), 2, (str(tmp_path / "none"),))
+    builds.wait(lambda _: None)
+    assert [failure.partition(" (")[0] for failure in builds.failures] == [
+        "kernel_0: a process could not be started",
+        "kernel_1: a process could not be started",
+    ]

@@ -33,7 +33,7 @@ class EarlyBuilds:
         """Waits for all; `tell` gets the share that has begun. What failed is compiled when it is first used."""
         self._builds.wait(tell)
         if failures := self._builds.failures:
-            _log.warning("%d kernels are compiled later, one by one: %s", len(failures), failures[0])
+            _log.warning("%d of the kernels are compiled only when first used: %s", len(failures), failures[0])
             return
         with suppress(OSError):  # a cache that cannot be written to: Triton has said so
             self._mark.touch()

@@ -41,7 +41,7 @@ def answer(line: bytes) -> str:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)  # what compilers print is no answer
     with absent(divmod(int(sys.argv[1]), 10)):
         for line in sys.stdin.buffer:

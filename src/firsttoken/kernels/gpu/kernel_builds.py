@@ -27,7 +27,8 @@ class KernelBuilds:
         worker: Sequence[str] = (sys.executable, "-m", "firsttoken.kernels.gpu.compile_worker"),
     ) -> None:
         """`processes` at most, each of some hundred megabytes. `worker` is what runs in each, before the capability."""
-        self.failures: list[str] = []  # a sentence each; what failed is compiled where it is first used
+        self.failures: list[str] = []  # one a kernel: its name and why; it is compiled where it is first used
+        self._why_left = "no process was left to compile it"
         self._jobs, self._count = deque(sorted(wanted)), len(wanted)
         major, minor = capability
         self._command = [*worker, f"{major}{minor}"]
@@ -44,7 +45,7 @@ class KernelBuilds:
             while thread.is_alive():
                 tell(1 - len(self._jobs) / self._count)
                 thread.join(_TURN)
-        self.failures += [f"{job.name}: no process was left to compile it" for job in self._jobs]
+        self.failures += [f"{job.name}: {self._why_left}" for job in self._jobs]
 
     def close(self) -> None:
         """Begins no more."""
@@ -53,9 +54,10 @@ class KernelBuilds:
     def _work(self) -> None:
         pipe = subprocess.PIPE
         try:
-            worker = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-        except OSError as error:
-            self.failures.append(f"a process could not be started: {error}")
+            # No buffers: closing one that a dead process did not take would raise once more
+            worker = subprocess.Popen(self._command, bufsize=0, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        except OSError as error:  # others may compile everything
+            self._why_left = f"a process could not be started ({error})"
             return
         with worker:
             assert worker.stdin is not None
@@ -67,7 +69,6 @@ class KernelBuilds:
                     return
                 try:
                     worker.stdin.write(msgspec.json.encode(job) + b"\n")
-                    worker.stdin.flush()
                     answer = worker.stdout.readline()
                 except BrokenPipeError:
                     answer = b""
