@@ -144,6 +144,9 @@ def main(capability: int, shared_kib: int) -> None:
         constants |= {"MERGE": 8, "QK_NORM": True, "FUSED": fused, "PDL": pdl, "EARLY": early} | how
         form = f"{'fused' if fused else 'separate'}-{rows}{cache}"
         print("row_attention", form, build(row_attention_kernel, target, 4, constants, **kv))
+    if pdl:  # a head that is narrower than a line of L2
+        narrow = constants | {"HEAD_DIM": 32, "KV_FORM": PLAIN, "FUSED": True, "EARLY": 2}
+        print("row_attention", "narrow", build(row_attention_kernel, target, 4, narrow))
     for (cache, (how, kv)), tokens in itertools.product(caches.items(), (CHUNK_TILE, LONG_CHUNK_TILE)):
         chunk = heads | {"GROUP": 4, "GROUP_PAD": 4, "BQ": tokens, "BT": 64, "STAGES": 3, "PDL": pdl} | how
         chunk |= {"PAIRED": bool(cache) and not pdl}

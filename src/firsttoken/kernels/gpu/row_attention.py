@@ -115,7 +115,7 @@ def row_attention_kernel(
             k0 = tl.load(k_cache + at[None, :] + d[:, None], mask=(t < stop)[None, :], other=0)
             v0 = tl.load(v_pairs + (at >> (PAIRS - 1))[:, None] + dv[None, :], mask=(t < stop)[:, None], other=0)
         else:
-            LINE: tl.constexpr = 64 if KV_FORM == 0 or HEAD_DIM < 128 else 128  # elements of a line of L2
+            LINE: tl.constexpr = min(HEAD_DIM, 64 if KV_FORM == 0 else 128)  # elements of a line of L2, or all of them
             lines = tl.arange(0, HEAD_DIM // LINE) * LINE
             prefetch_l2(k_cache + at[:, None] + lines[None, :])
             prefetch_l2(v_cache + at[:, None] + lines[None, :])
