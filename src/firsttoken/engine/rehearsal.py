@@ -41,7 +41,7 @@ class Settings:
 
 @torch.inference_mode()
 def kernels_of(config: ModelConfig, settings: Settings, card: CardFacts) -> Collection[Wanted]:
-    """What its start would compile and has not yet; nothing where that cannot be known before the weights are read."""
+    """All that its start launches; nothing where that cannot be known before the weights are read."""
     kept_gguf = settings.weights == "keep" and config.quantization is None and config.kept_bytes is not None
     if settings.dtype.itemsize != 2 or not has_triton() or not attends(config.head_dim) or kept_gguf:
         return ()

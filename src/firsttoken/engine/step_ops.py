@@ -13,9 +13,11 @@ from firsttoken.engine.cuda_inputs import CudaInputs
 from firsttoken.engine.step_shape import StepShape
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
 from firsttoken.kernels.gpu.call import run_kernel
+from firsttoken.kernels.gpu.launch import DENSE
 from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.plan import KVLayer
-from firsttoken.model.decoder import Decoder
+from firsttoken.kernels.quant_linear import QuantLinear
+from firsttoken.model.decoder import Decoder, DecoderLayer
 from firsttoken.model.rope import RopeTable
 
 _SLICE = 2048  # ids an argmax program looks at
@@ -33,10 +35,12 @@ class StepOps:
     vocabulary: int
 
     def rehearse(self, shape: StepShape) -> None:
-        """All that a step of this shape launches, of one layer: the others launch the same."""
-        one_layer = replace(self, decoder=replace(self.decoder, layers=self.decoder.layers[:1]), kv=self.kv[:1])
+        """All that a step of this shape launches, of one layer of each kind: the others launch the same."""
+        layers = self.decoder.layers
+        few = first_of_each_kind(layers)
+        decoder = replace(self.decoder, layers=tuple(layers[i] for i in few))
         sent = self.inputs.new(shape)
-        _, logits = one_layer.forward(shape, sent)
+        _, logits = replace(self, decoder=decoder, kv=[self.kv[i] for i in few]).forward(shape, sent)
         if logits is not None:
             self.greedy(sent, logits)
 
@@ -80,3 +84,12 @@ class StepOps:
             **options,
         )
         return ids
+
+
+def first_of_each_kind(layers: Sequence[DecoderLayer]) -> list[int]:
+    """The layers that stand for all: many GGUF files hold some layers' weights in more bits than the others'."""
+    first: dict[tuple[str, ...], int] = {}
+    for index, layer in enumerate(layers):
+        products = (layer.qkv, layer.o, layer.gate_up, layer.down)
+        first.setdefault(tuple(p.kind if isinstance(p, QuantLinear) else DENSE for p in products), index)
+    return list(first.values())
