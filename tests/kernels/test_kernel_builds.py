@@ -14,10 +14,12 @@ from tests.builders import tiny_config, write_tokenizer
 
 pytest.importorskip("triton")
 
+from firsttoken.cli.compiled_kernels import facts
 from firsttoken.engine.early_builds import EarlyBuilds
 from firsttoken.kernels.gpu.card_facts import CardFacts
 from firsttoken.kernels.gpu.kernel_builds import KernelBuilds
 from firsttoken.kernels.gpu.kernel_list import Wanted, built_mark
+from firsttoken.machine.cards import cards
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SETTINGS = ("--max-num-seqs", "1", "--max-num-batched-tokens", "1")
@@ -70,6 +72,10 @@ def test_a_start_finds_every_kernel_compiled(folder: Path, compiled: tuple[Path,
     assert names | {"argmax_slices", "argmax_merge", "best_of_slices", "draw"} <= {
         name.removesuffix("_kernel") for name in counts["names"]
     }
+
+
+def test_every_card_of_the_table_can_be_compiled_for() -> None:
+    assert all(facts(card).shared_bytes >= 99 * 1024 for card in cards())
 
 
 def test_for_a_card_that_nobody_knows_one_sentence_says_what_happens(folder: Path, tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from firsttoken.config import EngineConfig
-from firsttoken.engine.device import gpu_dtype, gpu_precision
-from firsttoken.engine.early_builds import most_processes
+from firsttoken.engine.device import gpu_dtype, gpu_precision, graph_sizes
+from firsttoken.engine.early_builds import leave_mark, most_processes
 from firsttoken.engine.rehearsal import Settings, kernels_of
 from firsttoken.engine.weight_forms import check_rounding
 from firsttoken.errors import FirstTokenError
 from firsttoken.kernels.gpu import has_triton
 from firsttoken.kernels.gpu.card_facts import CardFacts
+from firsttoken.kernels.gpu.launch_table import use_table
 from firsttoken.machine.cards import Card
 from firsttoken.model.config import ModelConfig, load_config
 from firsttoken.model.kv_scheme import wants_fp8
@@ -37,6 +38,7 @@ def facts(card: Card) -> CardFacts:
 
 def settings_of(config: EngineConfig, card: Card) -> tuple[ModelConfig, Settings]:
     """What a server with this configuration would settle on there. Raises ConfigError or ModelError."""
+    use_table(config.launch_table, card.name)
     model = load_config(config.path)
     check_rounding(config, model)
     chosen = gpu_dtype(config, model.dtype, has_bfloat16=True)  # as every card of the table has
@@ -49,6 +51,7 @@ def settings_of(config: EngineConfig, card: Card) -> tuple[ModelConfig, Settings
         block_size=config.block_size,
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
+        graphs=graph_sizes(config),
         vocabulary=token_id_limit(config.path),
     )
 
@@ -76,10 +79,11 @@ def compile_kernels(
         return
     console.print(f"Compiling {len(wanted)} kernels for {where}.", soft_wrap=True)
     _build(console, wanted, card, processes or most_processes())
-    mark.touch()
+    leave_mark(mark)
     console.print(
         f"Compiled into {knobs.cache.dir}: where this folder is at hand, a server with these settings, firsttoken and "
-        "Triton of the same versions compiles none when it starts on such a card.",
+        "Triton of the same versions compiles none when it starts on such a card; where a checkpoint left some modules "
+        "unquantised, the kernels of those.",
         soft_wrap=True,
     )
 

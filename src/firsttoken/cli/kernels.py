@@ -106,6 +106,8 @@ def _as_serve(flag: str, *, default: Any = None, type: Any) -> Callable[[Any], A
 @_as_serve("--block-size", type=IntRange(1), default=16)
 @_as_serve("--max-num-seqs", type=IntRange(1))
 @_as_serve("--max-num-batched-tokens", type=IntRange(1))
+@click.option("--cudagraph-capture-sizes", type=RowCounts(4096), help="As for `serve`.")
+@_as_serve("--launch-table", type=str, default="auto")
 @_PROCESSES
 @_HUB
 def compile_(model: str, gpu: str, processes: int | None, hub: str, **settings: Any) -> None:

@@ -93,11 +93,12 @@ def place(
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
         max_step_ms=config.max_step_ms or (MAX_STEP_MS if device.type == "cuda" else CPU_MAX_STEP_MS),
-        graphs=_graphs(config) if fast else (),
+        graphs=graph_sizes(config) if fast else (),
     )
 
 
-def _graphs(config: EngineConfig) -> tuple[int, ...]:
+def graph_sizes(config: EngineConfig) -> tuple[int, ...]:
+    """The rows of decode steps that get graphs on a GPU; none without graphs. Raises ConfigError."""
     sizes = config.cudagraph_capture_sizes
     if sizes is not None and (not sizes or min(sizes) < 1):
         raise ConfigError(

@@ -35,8 +35,7 @@ class EarlyBuilds:
         if failures := self._builds.failures:
             _log.warning("%d of the kernels are compiled only when first used: %s", len(failures), failures[0])
             return
-        with suppress(OSError):  # a cache that cannot be written to: Triton has said so
-            self._mark.touch()
+        leave_mark(self._mark)
 
     def close(self) -> None:
         self._builds.close()
@@ -59,19 +58,24 @@ def early_builds(config: ModelConfig, placement: Placement, plan: MemoryPlan, vo
     )
     try:
         wanted = kernels_of(config, settings, card)
+        return _begin(wanted, card) if wanted else None
     except Exception:  # a start that compiles one kernel after another is slow, and still a start
-        _log.exception("the kernels of this model could not be listed before they are needed")
+        _log.exception("the kernels of this model could not be compiled before they are needed")
         return None
-    return begin(wanted, card) if wanted else None
 
 
-def begin(wanted: Collection[Wanted], card: CardFacts) -> EarlyBuilds | None:
-    """Begins to compile these; None where a mark says that they are."""
+def _begin(wanted: Collection[Wanted], card: CardFacts) -> EarlyBuilds | None:
     from firsttoken.kernels.gpu.kernel_builds import KernelBuilds  # needs Triton, as `wanted` did
     from firsttoken.kernels.gpu.kernel_list import built_mark
 
     mark = built_mark(wanted, card)
     return None if mark.exists() else EarlyBuilds(KernelBuilds(wanted, card.capability, most_processes()), mark)
+
+
+def leave_mark(mark: Path) -> None:
+    """Says to later starts that all is built; a cache that cannot be written to has been complained of by Triton."""
+    with suppress(OSError):
+        mark.touch()
 
 
 def most_processes() -> int:

@@ -115,7 +115,7 @@ def unpadded_shape(batch: Batch, library: Tile | None) -> tuple[StepShape, list[
 
 
 def sampled_rows(rows: int) -> int:
-    """How many rows get logits where so many are wanted: beyond our own kernels' few, as many as a decode graph has."""
+    """How many rows get logits where so many are wanted: beyond our own kernels' few, one of a few counts."""
     return next((size for size in DECODE_BUCKETS if rows <= size), rows) if rows > DOT_ROWS else rows
 
 

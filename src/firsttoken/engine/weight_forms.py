@@ -45,8 +45,7 @@ def check_rounding(config: EngineConfig, model: ModelConfig) -> None:
 
 def describe_weights(decoder: Decoder, placement: Placement) -> str:
     """Which precision the weights are in, and why."""
-    layer = decoder.layers[0]
-    products = (layer.qkv, layer.o, layer.gate_up, layer.down)
+    products = [part for x in decoder.layers for part in (x.qkv, x.o, x.gate_up, x.down)]
     bits = {part.bits for part in products if isinstance(part, CpuLinear)}
     forms = {_form(part) for part in products if isinstance(part, QuantLinear)}
     if forms:

@@ -35,29 +35,28 @@ def pick(card: str, op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> P
 @functools.cache
 def table_for(card: str) -> Table:
     """The table in use, remembered: files are read, and complained of, once."""
-    if _in_use == "none":
-        return Table(card=card, measured="", products=())
-    return find_table(card) if _in_use == "auto" else read_table(Path(_in_use), card)
+    return find_table(card) if _told is None or _told.card != card else _told
 
 
-_in_use = "auto"
+_told: Table | None = None
 
 
 def use_table(choice: str, card: str) -> None:
-    """What this process launches by from here on: `auto` as `find_table`, `none` the defaults, or a file for `card`.
+    """What this process launches by on `card` from here on: `auto` as `find_table`, `none` the defaults, or a file.
 
-    Raises ConfigError where the file is no such table.
+    Raises ConfigError where the file is no table of the card.
     """
-    global _in_use
+    global _told
+    told = None if choice == "auto" else Table(card=card, measured="", products=())
     if choice not in ("auto", "none"):
         try:
-            read_table(Path(choice), card)
+            told = read_table(Path(choice), card)
         except OSError as error:
             raise ConfigError(
                 f"--launch-table {choice} cannot be read ({error.strerror}); name a file that `firsttoken kernels "
                 "measure` wrote, auto or none."
             ) from None
-    _in_use = choice
+    _told = told
     pick.cache_clear()
     table_for.cache_clear()
 
