@@ -19,7 +19,7 @@ def test_the_summary_is_printed_once_engine_and_workers_are_ready() -> None:
         assert (len(children["engine"]), len(children["worker"])) == (1, 2)
         server.signal(signal.SIGTERM)
         assert server.finish() == 0
-    for word in ("model", "dtype", "weights", "attention", "4,096 tokens", "longest context", "ready in"):
+    for word in ("model", "activations", "weights", "attention", "4,096 tokens", "longest context", "ready in"):
         assert word in server.out
     assert "Loading: weights" in server.err
 
