@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from filelock import FileLock
 
 from firsttoken.model.hub import resolve
@@ -15,6 +17,8 @@ from firsttoken.tokenizer import Tokenizer
 from firsttoken.tokenizer_files import load_folder
 from tests.tokenizer.qwen import write_qwen3
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported, which any test module may do
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job has it, and all that it starts
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

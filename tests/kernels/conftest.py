@@ -1,8 +1,7 @@
-"""Triton's interpreter where there is no GPU; compiled CPU kernels, one build an instruction set."""
+"""Compiled CPU kernels, one build an instruction set."""
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterator
 
@@ -11,9 +10,6 @@ import torch
 
 from firsttoken.kernels.cpu_build import build, find_compiler
 from firsttoken.kernels.cpu_ops import CpuKernels
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported: before any module here is
 
 _ARCHES = ("native", "avx2", "plain") if platform.machine() in ("x86_64", "AMD64") else ("native", "plain")
 
