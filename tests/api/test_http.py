@@ -157,7 +157,7 @@ class Unwaiting(BoundedHttpProtocol):
 
 
 class Unhurried(Unwaiting):
-    send_seconds = 1.5
+    send_seconds = 3.0  # a busy machine may stand still for seconds
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def test_a_client_that_reads_slowly_and_steadily_is_not_cut_off(tokenizer: Token
                 data = connection.recv(16 * 1024)
                 assert data, "it was cut off"
                 answer += data
-                time.sleep(0.02)
+                time.sleep(0.08)
         assert b"data: [DONE]" in answer
         assert time.monotonic() - began > Unhurried.send_seconds
 
