@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from firsttoken.kernels.gpu.finish_row import finish_row, whole
 from firsttoken.kernels.gpu.fixed_point import apart, fixed, power, times
 from firsttoken.kernels.gpu.packed import above, values_a_byte
 from firsttoken.kernels.gpu.run_activations import floats, largest, product, run_activations, total_of
@@ -152,19 +153,6 @@ def _tile(
 
 
 @triton.jit
-def _whole(acc, totals, scale, zero, FORM: tl.constexpr, ZERO: tl.constexpr, GROUPED: tl.constexpr):
-    """The sums of a program's rows: [BN]. `totals`: of all activations, [runs]; `scale` and `zero`: of the rows."""
-    y = tl.sum(acc, axis=1)
-    if not GROUPED:
-        if ZERO == 1:
-            y -= tl.sum(totals, axis=0) * zero.to(tl.float32)
-        elif FORM != 3:
-            y -= tl.sum(totals, axis=0) * above(FORM, ZERO, 0)
-        y *= scale.to(tl.float32)
-    return y
-
-
-@triton.jit
 def quant_fixed_kernel(
     x,  # [1, K]
     w,  # [N, K] bytes, [N, K / 2] of 4 bits, seen as words; with SWIGLU 2 N rows: gate rows, then up rows
@@ -229,22 +217,10 @@ def quant_fixed_kernel(
     start = tl.zeros((1,), dtype=tl.int32)
     s = _grid(scale, first, start, N, K, BN, GROUP, ROWS)
     z = _grid(zero, first, start, N, K, BN, GROUP, ROWS) if ZERO > 0 else s
-    y = _whole(acc, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED)
+    y = whole(acc, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, 0)
     y_up = y
     if SWIGLU:
         s = _grid(scale, first + N, start, N, K, BN, GROUP, ROWS)
         z = _grid(zero, first + N, start, N, K, BN, GROUP, ROWS) if ZERO > 0 else s
-        y_up = _whole(acc_up, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED)
-    if NORM:
-        inverse = tl.rsqrt(tl.sum(squares, axis=0) / K + eps)
-        y *= inverse
-        y_up *= inverse
-    if BIAS:
-        y += tl.load(bias + n, mask=n_mask, other=0.0).to(tl.float32)
-        if SWIGLU:
-            y_up += tl.load(bias + N + n, mask=n_mask, other=0.0).to(tl.float32)
-    if SWIGLU:
-        y = y * tl.sigmoid(y) * y_up
-    if RESIDUAL:
-        y += tl.load(residual + n, mask=n_mask, other=0.0).to(tl.float32)
-    tl.store(out + n, y, mask=n_mask)
+        y_up = whole(acc_up, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, 0)
+    finish_row(y, y_up, squares, bias, residual, out, n, n_mask, eps, N, K, NORM, SWIGLU, RESIDUAL, BIAS)

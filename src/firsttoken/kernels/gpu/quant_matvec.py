@@ -15,7 +15,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from firsttoken.kernels.gpu.packed import above, factor, four, values_a_byte
+from firsttoken.kernels.gpu.finish_row import finish_row, whole
+from firsttoken.kernels.gpu.packed import above, four, values_a_byte
 from firsttoken.kernels.gpu.prefetch import prefetch_l2
 
 RUN: tl.constexpr = tl.constexpr(4)  # words of a row that a thread multiplies at once
@@ -130,19 +131,6 @@ def _add_products(
         if ZERO == 2:
             part += total[None, :] * zero.to(tl.float32)
     return part
-
-
-@triton.jit
-def _whole(acc, totals, scale, zero, FORM: tl.constexpr, ZERO: tl.constexpr, GROUPED: tl.constexpr, BY: tl.constexpr):
-    """The sums of a program's rows: [BN]. `totals`: of all activations, [runs]; `scale` and `zero`: of the rows."""
-    y = tl.sum(acc, axis=1)
-    if not GROUPED:
-        if ZERO == 1:
-            y -= tl.sum(totals, axis=0) * (above(FORM, ZERO, BY) + zero.to(tl.float32))
-        elif FORM != 3:
-            y -= tl.sum(totals, axis=0) * above(FORM, ZERO, BY)
-        y *= scale.to(tl.float32)
-    return y * factor(FORM, BY)
 
 
 @triton.jit
@@ -264,22 +252,10 @@ def quant_matvec_kernel(
     none = tl.zeros((1,), dtype=tl.int32)
     s = _grid(scale, n, n_mask, none, K, GROUP, ROWS)
     z = _grid(zero, n, n_mask, none, K, GROUP, ROWS) if ZERO > 0 else s
-    y = _whole(acc, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, BY)
+    y = whole(acc, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, BY)
     y_up = y
     if SWIGLU:
         s = _grid(scale, n + N, n_mask, none, K, GROUP, ROWS)
         z = _grid(zero, n + N, n_mask, none, K, GROUP, ROWS) if ZERO > 0 else s
-        y_up = _whole(acc_up, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, BY)
-    if NORM:
-        inverse = tl.rsqrt(tl.sum(squares, axis=0) / K + eps)
-        y *= inverse
-        y_up *= inverse
-    if BIAS:
-        y += tl.load(bias + n, mask=n_mask, other=0.0).to(tl.float32)
-        if SWIGLU:
-            y_up += tl.load(bias + N + n, mask=n_mask, other=0.0).to(tl.float32)
-    if SWIGLU:
-        y = y * tl.sigmoid(y) * y_up
-    if RESIDUAL:
-        y += tl.load(residual + n, mask=n_mask, other=0.0).to(tl.float32)
-    tl.store(out + n, y, mask=n_mask)
+        y_up = whole(acc_up, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, BY)
+    finish_row(y, y_up, squares, bias, residual, out, n, n_mask, eps, N, K, NORM, SWIGLU, RESIDUAL, BIAS)
