@@ -18,18 +18,18 @@ NATIVE: KvForm = 2  # E4M3, read by the card's own conversion
 BY_CODE: KvForm = 3  # as BY_BITS, in instructions written by hand, which the interpreter leaves out
 
 
+def as_halves(word: str, low: str, high: str) -> str:
+    """PTX that moves the four E4M3 of a word into two registers of float16 each, as 2^-8 of them; registers s and t."""
+    return (
+        f"prmt.b32 s, {word}, 0, 0x1404;\nprmt.b32 t, {word}, 0, 0x3424;\n"
+        f"shr.u32 {low}, s, 1;\nshr.u32 {high}, t, 1;\n"
+        f"and.b32 {low}, {low}, 0x3f803f80;\nand.b32 {high}, {high}, 0x3f803f80;\n"
+        f"lop3.b32 {low}, s, 0x80008000, {low}, 0xea;\nlop3.b32 {high}, t, 0x80008000, {high}, 0xea;\n"
+    )
+
+
 # Four numbers, as float16
-_FOUR = """{
-    .reg .b32 a, b, s, t;
-    prmt.b32 a, $2, 0, 0x1404;
-    prmt.b32 b, $2, 0, 0x3424;
-    shr.u32 s, a, 1;
-    shr.u32 t, b, 1;
-    and.b32 s, s, 0x3f803f80;
-    and.b32 t, t, 0x3f803f80;
-    lop3.b32 $0, a, 0x80008000, s, 0xea;
-    lop3.b32 $1, b, 0x80008000, t, 0xea;
-}"""
+_FOUR = "{ .reg .b32 a, b, s, t;\n" + as_halves("$2", "a", "b") + "mov.b32 $0, a;\nmov.b32 $1, b; }"
 # Of two pairs, for two tokens: the numbers of the even dimension, and of the odd one, as float16
 _EVEN_NATIVE = """{
     .reg .b32 t;

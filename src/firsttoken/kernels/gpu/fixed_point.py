@@ -13,6 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from firsttoken.kernels.gpu.e4m3 import as_halves
 from firsttoken.kernels.gpu.packed import four
 
 LEAST: tl.constexpr = tl.constexpr(20 << 23)  # exponents below count as this one: their inverse would be none
@@ -69,15 +70,7 @@ _FP8 = (
 _FP8_NATIVE = _FP8.replace(
     "TAKE", _each("mov.b32 {{u, v}}, {word};\ncvt.rn.f16x2.e4m3x2 a{i}, u;\ncvt.rn.f16x2.e4m3x2 b{i}, v;")
 )
-# E4M3's bits where float16 has its exponent's low bits: 2^-8 of the number
-_FP8_BITS = _FP8.replace(
-    "TAKE",
-    _each(
-        "prmt.b32 s, {word}, 0, 0x1404;\nprmt.b32 t, {word}, 0, 0x3424;\n"
-        "shr.u32 a{i}, s, 1;\nshr.u32 b{i}, t, 1;\nand.b32 a{i}, a{i}, 0x3f803f80;\nand.b32 b{i}, b{i}, 0x3f803f80;\n"
-        "lop3.b32 a{i}, s, 0x80008000, a{i}, 0xea;\nlop3.b32 b{i}, t, 0x80008000, b{i}, 0xea;"
-    ),
-)
+_FP8_BITS = _FP8.replace("TAKE", "".join(as_halves(f"${1 + i}", f"a{i}", f"b{i}") for i in range(4)))
 _ASM_BYTES: tl.constexpr = tl.constexpr(_BYTES)
 _ASM_PAIR: tl.constexpr = tl.constexpr(_PAIR)
 _ASM_INT8: tl.constexpr = tl.constexpr(_INT8)
