@@ -12,7 +12,7 @@ class FakeCard:
     """Times are `us(product)`; compiling takes a second a launch, a reading a tenth, on a clock of its own."""
 
     def __init__(self, us: Callable[[Product], float]) -> None:
-        self.limits = Limits(shared_bytes=227 * 1024, dependent_launch=True)
+        self.limits = Limits(shared_bytes=227 * 1024, dependent_launch=True, fp8=True)
         self.now = 0.0
         self.compiled: list[Product] = []
         self.refused: set[Product] = set()  # by the card, once compiled

@@ -128,6 +128,18 @@ def test_activations_in_fixed_point_give_the_same_products(kind: str) -> None:
     _check_products(kind, 1, k=384, n=n, bias=True, bound=bound, form="fixed", bn=8 if n == 21 else 32, bk=256)
 
 
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [("fp8-row", 3), ("fp8-128x128", 16), ("int4-32", 17), ("int4-128", 8), ("int4-128-points", 5), ("fp8-row", 70)],
+)
+def test_activations_in_pairs_of_e4m3_give_the_same_products(kind: str, rows: int, splits: int) -> None:
+    n, bk = 72 if kind == "fp8-128x128" else 21, 32 if "32" in kind else 64
+    # bfloat16 is taken apart exactly; the interpreter's float32 is rounded to it first
+    shape: dict[str, Any] = {"bn": 64, "bk": bk, "warps": 4, "stages": 3, "prefetch": 128, "splits": splits}
+    _check_products(kind, rows, k=256, n=n, bias=rows == 3, bound=8e-3, form="pairs", **shape)
+
+
 def test_a_tile_may_be_a_part_of_a_group_or_all_of_a_row() -> None:
     for bk in (32, 128):
         _check_products("int4-128-points", 2, k=384, n=16, form="dot", bn=16, bk=bk, warps=1, stages=2)

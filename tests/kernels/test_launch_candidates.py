@@ -11,8 +11,8 @@ from firsttoken.kernels.gpu.candidates import Job, Limits, candidates, library, 
 from firsttoken.kernels.gpu.launch import DENSE, Product
 from firsttoken.kernels.gpu.launch_table import table_for
 
-H200 = Limits(shared_bytes=227 * 1024, dependent_launch=True)
-RTX3090 = Limits(shared_bytes=99 * 1024, dependent_launch=False)
+H200 = Limits(shared_bytes=227 * 1024, dependent_launch=True, fp8=True)
+RTX3090 = Limits(shared_bytes=99 * 1024, dependent_launch=False, fp8=False)
 QKV = Job(name="qkv", op="norm_linear", n=6144, k=2560, rows=1)
 DOWN = Job(name="down", op="linear_add", n=2560, k=9728, rows=16)
 GATE_UP = Job(name="gate and up", op="norm_linear_swiglu", n=9728, k=2560, rows=16)

@@ -49,7 +49,7 @@ def test_processes_compile_until_the_time_is_over_and_a_killed_one_is_told() -> 
 @pytest.mark.parametrize("op", ["norm_linear", "norm_linear_swiglu", "linear_add"])
 def test_every_candidate_has_a_call_to_compile_without_a_tensor_on_the_card(op: str) -> None:
     job = Job(name=op, op=op, n=192, k=2048, rows=4, bias=True)  # type: ignore[arg-type]
-    launches = [*candidates(job, Limits(227 * 1024, True)), library(job)]
+    launches = [*candidates(job, Limits(227 * 1024, True, True)), library(job)]
     assert {product.form for product in launches} == {"matvec", "dot", "library"}
     build = Build(torch.bfloat16, HOPPER)
     assert all(build((job, product)) for product in launches)
@@ -62,7 +62,7 @@ def test_so_have_those_of_quantised_weights(weight: str, rows: int) -> None:
     build = Build(torch.bfloat16, HOPPER)
     for op in ("norm_linear", "norm_linear_swiglu", "linear_add"):
         job = Job(name=op, op=op, n=192, k=2048, rows=rows, weight=weight)
-        launches = nearest(candidates(job, Limits(227 * 1024, True)), {}, 20)
+        launches = nearest(candidates(job, Limits(227 * 1024, True, True)), {}, 20)
         assert {product.form for product in launches} == ({"matvec", "fixed", "dot"} if rows == 1 else {"dot"})
         assert all(build((job, product)) for product in launches)
 
@@ -88,7 +88,7 @@ _ticks = itertools.count()
 
 
 def test_a_search_over_real_kernels_ends_with_right_numbers() -> None:
-    card = GpuCard(DEVICE, DTYPE, _NoPool(), Limits(99 * 1024, DEVICE.type == "cuda"), 0, _timer)
+    card = GpuCard(DEVICE, DTYPE, _NoPool(), Limits(99 * 1024, DEVICE.type == "cuda", True), 0, _timer)
     clock = itertools.chain([0.0, 0.0], itertools.repeat(9.0))  # one round after the first
     [found] = search(
         [JOB], lambda job: library(job), card, 5.0, width=1, tell=lambda text: None, clock=lambda: next(clock)

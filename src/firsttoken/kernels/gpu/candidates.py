@@ -23,9 +23,10 @@ _QUANT_SEEDS = {  # by whether rows are few
     True: {"bn": 16, "bk": 128, "warps": 1, "stages": 6, "prefetch": 256, "splits": 2},
     False: {"bn": 64, "bk": 128, "warps": 4, "stages": 3, "prefetch": 256, "splits": 2},
 }
-_QUANT_ROW_SEEDS = {
+_QUANT_FORM_SEEDS = {
     "matvec": {"bn": 4, "bk": 1024, "warps": 1, "ahead": 0},
-    "fixed": {"bn": 8, "bk": 1024, "warps": 1},
+    "fixed": {"bn": 4, "bk": 1024, "warps": 2},
+    "pairs": {"bn": 64, "bk": 128, "warps": 4, "stages": 4, "prefetch": 256, "splits": 4},
 }
 _BITS = {"int4": 4, "int8": 8, "fp8": 8}
 
@@ -60,6 +61,7 @@ class Limits:
 
     shared_bytes: int  # that a program may have
     dependent_launch: bool  # without it there is nothing to prefetch before
+    fp8: bool  # whether its matrix units multiply FP8
 
 
 def candidates(job: Job, limits: Limits) -> list[Product]:
@@ -83,8 +85,8 @@ def why_impossible(product: Product) -> str | None:
         return "bn, bk and warps are powers of two, and warps at most 32"
     if p.weight != DENSE:
         return _why_not_quantised(p)
-    if p.form == "fixed":
-        return "fixed multiplies quantised weights alone"
+    if p.form in ("fixed", "pairs"):
+        return f"{p.form} multiplies quantised weights alone"
     if p.form == "matvec":
         if p.rows > MATVEC_ROWS or not 1 <= p.ahead <= 3:
             return f"matvec has at most {MATVEC_ROWS} rows, and is 1 to 3 tiles ahead"
@@ -111,6 +113,8 @@ def _why_not_quantised(p: Product) -> str | None:
         return (
             "fixed has one row, and tiles of 16 bytes and more" if p.rows > 1 or p.bk * _bits(p.weight) < 128 else None
         )
+    if p.form == "pairs" and not pairs_take(p.weight, p.k):
+        return "pairs multiply FP8, and 4 bits in groups that divide k, without offsets"
     if p.bn < 16 * p.warps or not 1 <= p.stages <= 8:
         return "a quantised dot has 16 output features a warp and more, and 1 to 8 stages"
     if p.splits < 1 or p.bk < 32 or group_of(p.weight, p.k) % p.bk or p.k % (p.splits * p.bk):
@@ -119,6 +123,14 @@ def _why_not_quantised(p: Product) -> str | None:
     if p.prefetch and (p.prefetch < 128 or not _power_of_two(p.prefetch) or p.prefetch > row):
         return "prefetch is 0, or a power of two from 128 bytes up that a part of k holds"
     return None
+
+
+def pairs_take(weight: str, k: int) -> bool:
+    """Whether pairs of E4M3 numbers can be multiplied with this kind of weight."""
+    group = group_of(weight, k)
+    return weight.startswith("fp8") or (
+        weight.startswith("int4") and not weight.endswith("offsets") and group < k and k % group == 0
+    )
 
 
 def nearest(untried: Iterable[Product], best: Mapping[str, Product], count: int) -> list[Product]:
@@ -158,7 +170,7 @@ def _quantised(job: Job, limits: Limits, pairs: int) -> Iterator[Product]:
     if job.rows > QUANT_ROWS:
         return
     padded, bits = max(8, 1 << (job.rows - 1).bit_length()), _bits(job.weight)
-    if job.rows == 1:
+    if job.rows == 1:  # nothing else comes near
         for bn, size, warps, ahead in itertools.product((1, 2, 4, 8), (256, 512, 1024), (1, 2, 4), (0, 1)):
             words, bk = bn * size // (128 * warps), size * 8 // bits  # a thread's; size is bytes
             if bk <= job.k and words >= 4 and words * pairs * (1 + ahead) <= _QUANT_WORDS:
@@ -167,6 +179,7 @@ def _quantised(job: Job, limits: Limits, pairs: int) -> Iterator[Product]:
             words, bk = bn * size // (128 * warps), size * 8 // bits
             if bk < 2 * job.k and 4 <= words * pairs <= _QUANT_WORDS:
                 yield _of(job, "fixed", bn=bn, bk=bk, warps=warps)
+        return
     prefetches = (0, 256) if limits.dependent_launch else (0,)
     tiles = itertools.product((16, 32, 64, 128), (32, 64, 128, 256), (1, 2, 4), (3, 4, 6, 8))
     for bn, bk, warps, stages in tiles:
@@ -176,6 +189,16 @@ def _quantised(job: Job, limits: Limits, pairs: int) -> Iterator[Product]:
             continue
         for splits, prefetch in itertools.product((1, 2, 4, 8), prefetches):
             yield _of(job, "dot", bn=bn, bk=bk, warps=warps, stages=stages, splits=splits, prefetch=prefetch)
+    if not limits.fp8 or job.rows == 1:
+        return
+    tiles = itertools.product((64, 128), (64, 128, 256), (4, 8), (3, 4, 6))
+    for bn, bk, warps, stages in tiles:
+        stage = bk * (bn * pairs * bits // 8 + 2 * padded)
+        registers = 2 * bn * padded * pairs / (32 * warps)
+        if bn < 16 * warps or job.n % bn or (stages - 1) * stage > limits.shared_bytes or registers > _DOT_REGISTERS:
+            continue
+        for splits, prefetch in itertools.product((1, 2, 4, 8), prefetches):
+            yield _of(job, "pairs", bn=bn, bk=bk, warps=warps, stages=stages, splits=splits, prefetch=prefetch)
 
 
 def _of(job: Job, form: str, **shape: int) -> Product:
@@ -187,7 +210,7 @@ def _distance(product: Product, best: Mapping[str, Product]) -> float:
     if product.weight == DENSE:
         seed = _SEEDS[product.form]
     else:
-        seed = _QUANT_SEEDS[product.rows <= 16] if product.form == "dot" else _QUANT_ROW_SEEDS[product.form]
+        seed = _QUANT_SEEDS[product.rows <= 16] if product.form == "dot" else _QUANT_FORM_SEEDS[product.form]
     start = best.get(product.form) or replace(product, **seed)  # type: ignore[arg-type]  # the fields that are numbers
     doublings = [
         (product.bn, start.bn),

@@ -76,7 +76,7 @@ class GpuCard:
 
 def limits_of(device: torch.device) -> Limits:
     card = read_card(device.index)
-    return Limits(card.shared_bytes, card.has_dependent_launch)
+    return Limits(card.shared_bytes, card.has_dependent_launch, card.has_fp8)
 
 
 def graph_timer() -> Timer:

@@ -31,7 +31,7 @@ class Product:
     n: int
     k: int
     rows: int
-    form: Literal["matvec", "fixed", "dot", "library"]  # fixed: a matvec of activations in fixed point
+    form: Literal["matvec", "fixed", "dot", "pairs", "library"]  # fixed, pairs: what becomes of the activations
     bn: int = 0
     bk: int = 0
     warps: int = 4

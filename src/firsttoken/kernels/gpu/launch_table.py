@@ -21,6 +21,7 @@ _FIELDS = {  # what each form reads of a launch
     "matvec": ("bn", "bk", "warps", "ahead"),
     "fixed": ("bn", "bk", "warps"),
     "dot": ("bn", "bk", "warps", "stages", "prefetch", "splits"),
+    "pairs": ("bn", "bk", "warps", "stages", "prefetch", "splits"),
     "library": (),
 }
 _log = logging.getLogger(__name__)

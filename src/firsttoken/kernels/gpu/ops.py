@@ -5,7 +5,6 @@ Every product takes a `launch` that overrides the choice, for tests and for meas
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -18,11 +17,13 @@ from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel
 from firsttoken.kernels.gpu.launch import DENSE, Op, Product
 from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
+from firsttoken.kernels.gpu.pair_product import pair_product
 from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
 from firsttoken.kernels.gpu.quant_fixed import quant_fixed_kernel
 from firsttoken.kernels.gpu.quant_matvec import quant_matvec_kernel
 from firsttoken.kernels.gpu.quant_product import form_constants, fp8_product, has_fp8_product, widened
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
+from firsttoken.kernels.gpu.split_parts import split_parts
 from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
 from firsttoken.kernels.quant_linear import QuantLinear
 
@@ -65,6 +66,9 @@ def norm_linear(
     if launch.form == "library":
         return _normed(x, norm, weight, out_dtype)
     out = x.new_empty(len(x), weight.out_features, dtype=out_dtype)
+    if launch.form == "pairs":
+        assert isinstance(weight, QuantLinear)
+        return pair_product(launch, x, weight, out, norm=norm, pdl=dependent(x))
     if not folds_norm(weight, len(x)):
         arrange(launch, rms_norm(x, norm), weight, out, pdl=dependent(x)).run()
         return out
@@ -81,6 +85,9 @@ def norm_linear_swiglu(x: Tensor, norm: Norm, weight: GpuLinear, *, launch: Prod
         gate_up = _normed(x, norm, weight)
         run_kernel(swiglu_kernel, (len(x), triton.cdiv(inter, _SWIGLU_TILE)), gate_up, out, N=inter, BN=_SWIGLU_TILE)
         return out
+    if launch.form == "pairs":
+        assert isinstance(weight, QuantLinear)
+        return pair_product(launch, x, weight, out, norm=norm, swiglu=True, pdl=dependent(x))
     if not folds_norm(weight, len(x)):
         arrange(launch, rms_norm(x, norm), weight, out, swiglu=True, pdl=dependent(x)).run()
         return out
@@ -98,6 +105,9 @@ def linear_add(x: Tensor, weight: GpuLinear, residual: Tensor, *, launch: Produc
         out = torch.addmm(residual, x, dense.weight.t(), out=residual)  # elsewhere it would be copied there first
         return out if weight.bias is None else out.add_(weight.bias)
     out = torch.empty_like(residual)
+    if launch.form == "pairs":
+        assert isinstance(weight, QuantLinear)
+        return pair_product(launch, x, weight, out, residual=residual, pdl=dependent(x))
     arrange(launch, x, weight, out, residual=residual, pdl=dependent(x)).run()
     return out
 
@@ -208,12 +218,8 @@ def arrange(
     else:
         padded = max(16, triton.next_power_of_2(rows))
     blocks = triton.cdiv(rows, padded)
-    partial, arrivals = out, out  # not read
-    if launch.splits > 1:
-        parts = 1 + swiglu + (norm is not None)
-        shape = (tiles * blocks, launch.splits, parts, launch.bn, padded)
-        partial = torch.empty(shape, dtype=torch.float32, device=x.device)
-        arrivals = _arrivals(x.device, tiles * blocks)
+    parts = 1 + swiglu + (norm is not None)
+    partial, arrivals = split_parts(launch, out, (tiles * blocks, launch.splits, parts, launch.bn, padded))
     options |= {
         "BM": padded,
         "STAGES": launch.stages,
@@ -223,9 +229,3 @@ def arrange(
     kernel = quant_dot_kernel if isinstance(weight, QuantLinear) else rows_dot_kernel
     arguments = (x, *weights, *others, partial, arrivals, eps, rows)
     return Call(kernel, (tiles, launch.splits, blocks), arguments, options)
-
-
-@functools.cache
-def _arrivals(device: torch.device, tiles: int) -> Tensor:
-    """Counters of split products: zero before and after each, and products of one stream never overlap."""
-    return torch.zeros(tiles, dtype=torch.int32, device=device)

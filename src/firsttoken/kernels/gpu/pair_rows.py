@@ -1,0 +1,54 @@
+"""Activations as pairs of E4M3 numbers, for `quant_pairs`."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+LEFT: tl.constexpr = tl.constexpr(16.0)  # what the second number of a pair is multiplied with
+
+
+@triton.jit(do_not_specialize=["M"])
+def pair_rows_kernel(
+    x,  # [M, K]
+    norm_weight,  # [K]
+    out,  # [M, 2, K] E4M3
+    powers,  # [M] float32: what a pair's numbers are to be multiplied with
+    sums,  # [M, K / SUMS] float32: of so many activations each, in units of `powers`
+    eps,
+    M,
+    K: tl.constexpr,
+    BK: tl.constexpr,  # the power of two from K up
+    NORM: tl.constexpr,
+    FOLDED: tl.constexpr,
+    SUMS: tl.constexpr,  # 0 is none
+    PDL: tl.constexpr,
+):
+    """Rows as pairs of E4M3 numbers; RMSNorm before it. Rows from M on are zeros."""
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
+    row = tl.program_id(0).to(tl.int64)
+    k = tl.arange(0, BK)
+    v = tl.load(x + row * K + k, mask=k < tl.where(row < M, K, 0), other=0.0).to(tl.float32)
+    if NORM:
+        v = v * tl.rsqrt(tl.sum(v * v, axis=0) / K + eps)
+        if not FOLDED:
+            v = v * tl.load(norm_weight + k, mask=k < K, other=0.0).to(tl.float32)
+    # The largest is brought to [128, 256): what is 2^17 times smaller loses bits, what is 2^22 times smaller is nothing.
+    most = tl.maximum(tl.max(tl.abs(v), axis=0), 1e-30)
+    power = ((most.to(tl.int32, bitcast=True) & 0x7F800000) - (7 << 23)).to(tl.float32, bitcast=True)
+    v = v / power
+    # Cut, not rounded, so that conversions are exact: of the eight bits that bf16 has, four and four.
+    bits = v.to(tl.int32, bitcast=True) + 0x8000
+    v = (bits & -0x10000).to(tl.float32, bitcast=True)
+    first = (bits & -0x100000).to(tl.float32, bitcast=True).to(tl.float8e4nv)
+    left = ((v - first.to(tl.float32)) * LEFT).to(tl.float8e4nv)
+    tl.store(out + row * 2 * K + k, first, mask=k < K)
+    tl.store(out + (row * 2 + 1) * K + k, left, mask=k < K)
+    tl.store(powers + row, power)
+    if SUMS > 0:
+        of_some = tl.sum(tl.reshape(v, (BK // SUMS, SUMS)), axis=1)
+        g = tl.arange(0, BK // SUMS)
+        tl.store(sums + row * (K // SUMS) + g, of_some, mask=g < K // SUMS)
