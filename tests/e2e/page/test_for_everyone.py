@@ -116,3 +116,16 @@ def test_a_keyboard_alone_asks_stops_copies_edits_and_renames(tab: Tab, model: S
     page.keyboard.press("Tab")  # Confirm
     page.keyboard.press("Enter")
     expect(page.locator("#thread-history li", has_text="By keyboard")).to_be_visible()
+
+
+def test_a_dialog_that_is_left_as_soon_as_it_opens_leads_back_to_the_question(open_tab: OpenTab) -> None:
+    with open_tab(reduced_motion="reduce") as tab:  # nothing keeps a closed dialog in sight
+        tab.page.evaluate(
+            """new MutationObserver((_, observer) => {
+                const escape = new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, cancelable: true });
+                if (document.querySelector('#chat-settings')?.dispatchEvent(escape)) observer.disconnect();
+            }).observe(document.body, { childList: true })"""
+        )
+        tab.page.click("#chat-settings-open-modal")
+        expect(tab.page.locator("#chat-input")).to_be_focused()
+        assert tab.page.locator("#chat-settings").count() == 0

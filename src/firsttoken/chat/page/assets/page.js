@@ -26,7 +26,7 @@
     'form .relative > button': say('Show the password', '显示密码'),
     'input[type="file"]': say('Attach text or code', '附加文本或代码')
   };
-  let dialog = false; // whether one was open
+  let left = false; // whether a dialog has gone since the last look
   const name = () => {
     for (const [selector, label] of Object.entries(names))
       for (const node of document.querySelectorAll(selector))
@@ -58,10 +58,9 @@
     const email = document.querySelector('form #email');
     if (email && !email.value) fillIn(email);
     // A dialog of Chainlit's leaves the focus nowhere when it closes: a keyboard goes on at the question.
-    const open = document.querySelector('[role="dialog"]') !== null;
-    if (dialog && !open && document.activeElement === document.body && matchMedia('(hover: hover)').matches)
-      document.querySelector('#chat-input')?.focus();
-    dialog = open;
+    const nowhere = document.activeElement === document.body && !document.querySelector('[role="dialog"]');
+    if (left && nowhere && matchMedia('(hover: hover)').matches) document.querySelector('#chat-input')?.focus();
+    left = false;
   };
   // The page has one user: the form's name field is filled in and put away.
   const fillIn = (field) => {
@@ -80,7 +79,11 @@
   exportAll.innerHTML =
     '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 3v12m-5-5 5 5 5-5M4 17v2a2 2 0 0 0 2 2h12a2 2 0 0 0 2-2v-2"/></svg>';
   let planned = false;
-  const observer = new MutationObserver(() => {
+  const holdsDialog = (node) =>
+    node instanceof Element && (node.matches('[role="dialog"]') || node.querySelector('[role="dialog"]') !== null);
+  const observer = new MutationObserver((changes) => {
+    // Seen as it goes: one that was open for a moment may have been there at no look.
+    left ||= changes.some(({ removedNodes }) => [...removedNodes].some(holdsDialog));
     if (planned) return;
     planned = true;
     setTimeout(() => {
@@ -116,10 +119,17 @@
       history.replaceState(history.state, '', `/thread/${thread}`);
   });
 
-  // Esc stops an answer, unless it closes something.
+  // Esc stops an answer, unless it closes something. What closes by it prevents its default. While Chainlit counts anew
+  // what is open (a dialog comes, a tooltip goes) nothing takes it and it would be lost: then it is pressed once more.
   document.addEventListener('keydown', (event) => {
-    if (event.key === 'Escape' && !event.defaultPrevented && !document.querySelector('[role="dialog"], [role="menu"]'))
-      document.querySelector('#stop-button')?.click();
+    if (event.key !== 'Escape' || event.defaultPrevented) return;
+    const open = [...document.querySelectorAll('[role="dialog"], [role="menu"]')];
+    if (!open.length) document.querySelector('#stop-button')?.click();
+    else
+      setTimeout(() => {
+        if (!event.defaultPrevented && open.some((node) => node.isConnected && node.dataset.state === 'open'))
+          document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, cancelable: true }));
+      }, 50);
   });
 
   // Copying also where the browser grants no clipboard: a page over plain HTTP that is not on this machine.
