@@ -1,4 +1,4 @@
-"""Compiles what a start on an H200 would, in this process: a program, as Triton decides once a process to interpret.
+"""Compiles what a start on an H200 would, in this process and as that does: a program, as Triton decides once a process to interpret.
 
     python -m tests.kernels.compile_again MODEL_FOLDER MAX_NUM_SEQS MAX_NUM_BATCHED_TOKENS
 
@@ -15,9 +15,9 @@ from triton import knobs
 
 from firsttoken.cli.compiled_kernels import facts, settings_of
 from firsttoken.config import EngineConfig
-from firsttoken.engine.rehearsal import kernels_of
+from firsttoken.engine.rehearsal import kernels_of, rehearse_start
 from firsttoken.kernels.gpu.absent_driver import absent
-from firsttoken.kernels.gpu.compile_worker import build
+from firsttoken.kernels.gpu.card_facts import imagined
 from firsttoken.machine.cards import find_card
 
 
@@ -28,11 +28,11 @@ def files() -> int:
 def main(folder: str, seqs: int, tokens: int) -> None:
     card = find_card("h200")
     config = EngineConfig(model="tiny", path=folder, max_num_seqs=seqs, max_num_batched_tokens=tokens)
-    wanted = kernels_of(*settings_of(config, card), facts(card))
+    settings = settings_of(config, card)
+    wanted = kernels_of(*settings, facts(card))
     before = files()
-    with absent(card.capability):
-        for each in wanted:
-            build(each)
+    with imagined(facts(card)), absent(card.capability):
+        rehearse_start(*settings)  # as a launch compiles
     print(json.dumps({"names": [each.name for each in wanted], "before": before, "after": files()}))
 
 

@@ -39,16 +39,24 @@ class Settings:
     vocabulary: int  # ids that may be sampled
 
 
-@torch.inference_mode()
 def kernels_of(config: ModelConfig, settings: Settings, card: CardFacts) -> Collection[Wanted]:
     """All that its start launches; nothing where that cannot be known before the weights are read."""
     kept_gguf = settings.weights == "keep" and config.quantization is None and config.kept_bytes is not None
     if settings.dtype.itemsize != 2 or not has_triton() or not attends(config.head_dim) or kept_gguf:
         return ()
+    from firsttoken.kernels.gpu.kernel_list import listed  # imports Triton
+
+    with listed(card) as found:
+        rehearse_start(config, settings)
+    return found
+
+
+@torch.inference_mode()
+def rehearse_start(config: ModelConfig, settings: Settings) -> None:
+    """Every step of a start, on the meta device: of the card that is imagined there."""
     from firsttoken.engine.cuda_inputs import CudaInputs  # these import Triton
     from firsttoken.engine.step_ops import StepOps
     from firsttoken.kernels.gpu.draw import draw_top
-    from firsttoken.kernels.gpu.kernel_list import listed
     from firsttoken.model.hollow import hollow_decoder
 
     if settings.weights == "dense":
@@ -66,13 +74,13 @@ def kernels_of(config: ModelConfig, settings: Settings, card: CardFacts) -> Coll
         scale=1.0 / math.sqrt(config.head_dim),
     )
     decoder = hollow_decoder(config, settings.dtype, QUANT_FORMS.get(settings.weights))
-    ops = StepOps(decoder, RopeTable(config, 1, _META), [cache], inputs, last_ids, settings.vocabulary)
-    with listed(card) as found:
-        for shape in shapes:
-            ops.rehearse(shape)
-        logits = torch.empty(1, config.vocab_size, device=_META)
-        draw_top(logits[:, : settings.vocabulary], torch.empty(5, 1, dtype=torch.float64, device=_META))
-    return found
+    # Real numbers where they do not depend on positions: to make hollow ones torch would import half of itself
+    rope = RopeTable(config, 1, _META if config.rope_scaling["rope_type"] == "dynamic" else "cpu")
+    ops = StepOps(decoder, rope, [cache], inputs, last_ids, settings.vocabulary)
+    for shape in shapes:
+        ops.rehearse(shape)
+    logits = torch.empty(1, config.vocab_size, device=_META)
+    draw_top(logits[:, : settings.vocabulary], torch.empty(5, 1, dtype=torch.float64, device=_META))
 
 
 def _hollow_cache(config: ModelConfig, settings: Settings) -> KVLayer:

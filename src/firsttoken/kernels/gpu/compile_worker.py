@@ -24,7 +24,11 @@ from firsttoken.kernels.gpu.kernel_list import Wanted
 
 def build(wanted: Wanted) -> None:
     """Compiles it, and with Triton 3.6 the small C program that launches it: a machine without CUDA's driver cannot."""
-    kernel = getattr(importlib.import_module(wanted.module), wanted.name).preload(wanted.form)
+    function = getattr(importlib.import_module(wanted.module), wanted.name)
+    # Triton hashes a kernel otherwise after others that call the same functions, and names its file by the hash: so it
+    # takes that of the process that will launch it.
+    function.hash = wanted.source
+    kernel = function.preload(wanted.form)
     if hasattr(nvidia, "make_launcher"):
         with suppress(AssertionError, OSError, subprocess.SubprocessError):
             nvidia.CudaLauncher(kernel.src, kernel.metadata)

@@ -92,19 +92,25 @@ def operands(job: Job, device: torch.device, dtype: torch.dtype, copies: int = 1
     """Random operands; zeros would cost the card less power, and so flatter it. The norm is folded, as on a GPU."""
     return Operands(
         job,
-        x=torch.randn(job.rows, job.k, dtype=dtype, device=device),
+        x=_normal(job.rows, job.k, dtype=dtype, device=device),
         norm=Norm(torch.ones(job.k, dtype=dtype, device=device), _EPS, folded=True),
         weights=[_weight(job, device, dtype) for _ in range(copies)],
-        residual=torch.randn(job.rows, job.n, dtype=dtype, device=device),
+        residual=_normal(job.rows, job.n, dtype=dtype, device=device),
     )
 
 
+def _normal(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Random numbers; on the meta device none, for which torch would import half of itself, for seconds."""
+    made = torch.empty(shape, dtype=dtype, device=device)
+    return made if made.is_meta else made.normal_()
+
+
 def _weight(job: Job, device: torch.device, dtype: torch.dtype) -> GpuLinear:
-    bias = torch.randn(job.weight_rows, dtype=dtype, device=device) if job.bias else None
+    bias = _normal(job.weight_rows, dtype=dtype, device=device) if job.bias else None
     if job.weight != DENSE:
         return _quantised(job, device, bias)
-    weight = torch.randn(job.weight_rows, job.k, dtype=dtype, device=device).mul_(job.k**-0.5)
-    return DenseLinear(weight, bias)
+    weight = _normal(job.weight_rows, job.k, dtype=dtype, device=device)
+    return DenseLinear(weight if weight.is_meta else weight.mul_(job.k**-0.5), bias)
 
 
 def _quantised(job: Job, device: torch.device, bias: Tensor | None) -> QuantLinear:
@@ -112,15 +118,20 @@ def _quantised(job: Job, device: torch.device, bias: Tensor | None) -> QuantLine
     name, grouping, *zero = job.weight.split("-")
     form = QUANT_FORMS[name]
     group, rows = group_of(job.weight, job.k), int(grouping.split("x")[1]) if "x" in grouping else 1
-    data = torch.randint(256, (job.weight_rows, job.k * BITS[form] // 8), dtype=torch.uint8, device=device)
-    if form == "fp8":
-        data = torch.where((data & 0x7F) == 0x7F, 0, data)  # those two are no numbers
+    data = torch.empty(job.weight_rows, job.k * BITS[form] // 8, dtype=torch.uint8, device=device)
     shape = (-(-job.weight_rows // rows), -(-job.k // group))
-    spread = {"fp8": 128.0, "int8": 74.0, "int4": 4.6}[form]  # of the values
-    scale = (torch.rand(shape, device=device) + 0.5) * (job.k**-0.5 / spread)
+    scale = torch.empty(shape, dtype=torch.float32 if form == "fp8" else torch.float16, device=device)
     points: Tensor | None = None
-    if zero == ["points"]:
-        points = torch.randint(1 << BITS[form], shape, dtype=torch.uint8, device=device)
-    elif zero == ["offsets"]:
-        points = (torch.randn(shape, device=device) * job.k**-0.5).to(torch.float16)
-    return QuantLinear(form, data, scale if form == "fp8" else scale.to(torch.float16), points, group, rows, bias)
+    if zero:
+        points = torch.empty(shape, dtype=torch.uint8 if zero == ["points"] else torch.float16, device=device)
+    if not data.is_meta:
+        data.random_(256)
+        if form == "fp8":
+            data.masked_fill_((data & 0x7F) == 0x7F, 0)  # those two are no numbers
+        spread = {"fp8": 128.0, "int8": 74.0, "int4": 4.6}[form]  # of the values
+        scale.uniform_(0.5, 1.5).mul_(job.k**-0.5 / spread)
+        if points is not None and zero == ["points"]:
+            points.random_(1 << BITS[form])
+        elif points is not None:
+            points.normal_().mul_(job.k**-0.5)
+    return QuantLinear(form, data, scale, points, group, rows, bias)

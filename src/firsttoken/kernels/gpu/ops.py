@@ -100,11 +100,14 @@ def linear_add(x: Tensor, weight: GpuLinear, residual: Tensor, *, launch: Produc
     launch = launch or _pick(x, "linear_add", weight.out_features, weight)
     if launch.form == "library":
         if isinstance(weight, QuantLinear) and has_fp8_product(x, weight):
-            return residual.add_(fp8_product(x, weight))
+            product = fp8_product(x, weight)
+            return residual if x.is_meta else residual.add_(product)
         dense = widened(weight, x.dtype)
+        if x.is_meta:  # as in `_product`
+            return residual
         out = torch.addmm(residual, x, dense.weight.t(), out=residual)  # elsewhere it would be copied there first
         return out if weight.bias is None else out.add_(weight.bias)
-    out = torch.empty_like(residual)
+    out = residual.new_empty(residual.shape)
     if launch.form == "pairs":
         assert isinstance(weight, QuantLinear)
         return pair_product(launch, x, weight, out, residual=residual, pdl=dependent(x))
@@ -120,7 +123,7 @@ def folds_norm(weight: GpuLinear, rows: int) -> bool:
 def rms_norm(x: Tensor, norm: Norm) -> Tensor:
     """[tokens, hidden] -> the same."""
     rows, hidden = x.shape
-    out = torch.empty_like(x)
+    out = x.new_empty(x.shape)
     run_kernel(
         rms_norm_kernel,
         (rows,),
@@ -145,6 +148,8 @@ def _normed(x: Tensor, norm: Norm, weight: GpuLinear, out_dtype: torch.dtype | N
 
 
 def _product(x: Tensor, weight: DenseLinear, out_dtype: torch.dtype | None = None) -> Tensor:
+    if x.is_meta:  # to ask torch for a shape would import half of it, for seconds
+        return x.new_empty(len(x), weight.out_features, dtype=out_dtype)
     if weight.bias is not None:
         out = torch.addmm(weight.bias, x, weight.weight.t())
         return out if out_dtype is None else out.to(out_dtype)
