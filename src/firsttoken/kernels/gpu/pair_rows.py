@@ -7,6 +7,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LEFT: tl.constexpr = tl.constexpr(16.0)  # what the second number of a pair is multiplied with
+GRID: tl.constexpr = tl.constexpr(1.5 * 2.0**14)  # a float32 beside which one is a multiple of 2^-9
 
 
 @triton.jit(do_not_specialize=["M"])
@@ -36,15 +37,19 @@ def pair_rows_kernel(
         v = v * tl.rsqrt(tl.sum(v * v, axis=0) / K + eps)
         if not FOLDED:
             v = v * tl.load(norm_weight + k, mask=k < K, other=0.0).to(tl.float32)
-    # The largest is brought to [128, 256): what is 2^17 times smaller loses bits, what is 2^22 times smaller is nothing.
+    # The largest is brought to [128, 256): what is below its 2^14th part loses bits
     most = tl.maximum(tl.max(tl.abs(v), axis=0), 1e-30)
     power = ((most.to(tl.int32, bitcast=True) & 0x7F800000) - (7 << 23)).to(tl.float32, bitcast=True)
     v = v / power
-    # Cut, not rounded, so that conversions are exact: of the eight bits that bf16 has, four and four.
+    # Cut, not rounded, so that the conversion is exact: of the eight bits that bf16 has, four and four. What lies below
+    # E4M3's normal numbers comes to its grid by an addition; to read the converted one back would be simpler, but
+    # ptxas 12.8 then reads registers that were never written.
     bits = v.to(tl.int32, bitcast=True) + 0x8000
     v = (bits & -0x10000).to(tl.float32, bitcast=True)
-    first = (bits & -0x100000).to(tl.float32, bitcast=True).to(tl.float8e4nv)
-    left = ((v - first.to(tl.float32)) * LEFT).to(tl.float8e4nv)
+    first = (bits & -0x100000).to(tl.float32, bitcast=True)
+    first = tl.where(tl.abs(first) < 2.0**-6, (first + GRID) - GRID, first)
+    left = ((v - first) * LEFT).to(tl.float8e4nv)
+    first = first.to(tl.float8e4nv)
     tl.store(out + row * 2 * K + k, first, mask=k < K)
     tl.store(out + (row * 2 + 1) * K + k, left, mask=k < K)
     tl.store(powers + row, power)
