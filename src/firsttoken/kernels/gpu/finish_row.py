@@ -26,13 +26,13 @@ def finish_row(
     y,  # [BN]
     y_up,
     squares,  # partial sums of the row's squares
-    bias,
-    residual,
+    bias,  # [BN]; what is not used is anything
+    bias_up,
+    residual,  # [BN]
     out,
     n,
     n_mask,
     eps,
-    N: tl.constexpr,
     K: tl.constexpr,
     NORM: tl.constexpr,
     SWIGLU: tl.constexpr,
@@ -45,11 +45,11 @@ def finish_row(
         y *= inverse
         y_up *= inverse
     if BIAS:
-        y += tl.load(bias + n, mask=n_mask, other=0.0).to(tl.float32)
+        y += bias.to(tl.float32)
         if SWIGLU:
-            y_up += tl.load(bias + N + n, mask=n_mask, other=0.0).to(tl.float32)
+            y_up += bias_up.to(tl.float32)
     if SWIGLU:
         y = y * tl.sigmoid(y) * y_up
     if RESIDUAL:
-        y += tl.load(residual + n, mask=n_mask, other=0.0).to(tl.float32)
+        y += residual.to(tl.float32)
     tl.store(out + n, y, mask=n_mask)

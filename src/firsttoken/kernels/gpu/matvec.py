@@ -42,24 +42,28 @@ def _vector(x, k0: tl.constexpr, K: tl.constexpr, BK: tl.constexpr):
 
 
 @triton.jit
-def _finish(acc, squares, bias, n, n_mask, eps, K: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr):
-    """Sums a row's [BN, BK] accumulator and applies the norm's scale and the bias: -> [BN]."""
+def _finish(acc, squares, bias, eps, K: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr):
+    """Sums a row's [BN, BK] accumulator and applies the norm's scale and the bias [BN]: -> [BN]."""
     y = tl.sum(acc, axis=1)
     if NORM:
         y = y * tl.rsqrt(tl.sum(squares, axis=0) / K + eps)
     if BIAS:
-        y += tl.load(bias + n, mask=n_mask, other=0.0).to(tl.float32)
+        y += bias.to(tl.float32)
     return y
 
 
 @triton.jit
-def _store(
-    y, up, residual, out, n, n_mask, m: tl.constexpr, N: tl.constexpr, SWIGLU: tl.constexpr, RESIDUAL: tl.constexpr
-):
+def _kept(residual, n, n_mask, m: tl.constexpr, N: tl.constexpr, RESIDUAL: tl.constexpr):
+    """A row's residual [BN], asked for before the sums are there, which would else wait for it."""
+    return tl.load(residual + m * N + n, mask=n_mask, other=0.0) if RESIDUAL else n
+
+
+@triton.jit
+def _store(y, up, kept, out, n, n_mask, m: tl.constexpr, N: tl.constexpr, SWIGLU: tl.constexpr, RESIDUAL: tl.constexpr):
     if SWIGLU:
         y = y * tl.sigmoid(y) * up
     if RESIDUAL:
-        y += tl.load(residual + m * N + n, mask=n_mask, other=0.0).to(tl.float32)
+        y += kept.to(tl.float32)
     tl.store(out + m * N + n, y, mask=n_mask)
 
 
@@ -101,8 +105,14 @@ def matvec_kernel(
         u0 = _weights(w_up, at, n_mask, 0, K, BK, EVEN_N)
         u1 = _weights(w_up, at, n_mask, BK, K, BK, EVEN_N) if AHEAD >= 2 and TILES >= 2 else u0
         u2 = _weights(w_up, at, n_mask, 2 * BK, K, BK, EVEN_N) if AHEAD >= 3 and TILES >= 3 else u0
+    b = tl.load(bias + n, mask=n_mask, other=0.0) if BIAS else n
+    b_up = tl.load(bias + N + n, mask=n_mask, other=0.0) if BIAS and SWIGLU else n
     if PDL:
         gdc_wait()
+    kept0 = _kept(residual, n, n_mask, 0, N, RESIDUAL)
+    kept1 = _kept(residual, n, n_mask, 1, N, RESIDUAL) if M > 1 else kept0
+    kept2 = _kept(residual, n, n_mask, 2, N, RESIDUAL) if M > 2 else kept0
+    kept3 = _kept(residual, n, n_mask, 3, N, RESIDUAL) if M > 3 else kept0
 
     acc0 = tl.zeros((BN, BK), dtype=tl.float32)
     acc1, acc2, acc3 = acc0, acc0, acc0
@@ -174,18 +184,18 @@ def matvec_kernel(
             if SWIGLU:
                 up3 += a[None, :] * ut
 
-    y = _finish(acc0, sq0, bias, n, n_mask, eps, K, NORM, BIAS)
-    up = _finish(up0, sq0, bias + N, n, n_mask, eps, K, NORM, BIAS) if SWIGLU else y
-    _store(y, up, residual, out, n, n_mask, 0, N, SWIGLU, RESIDUAL)
+    y = _finish(acc0, sq0, b, eps, K, NORM, BIAS)
+    up = _finish(up0, sq0, b_up, eps, K, NORM, BIAS) if SWIGLU else y
+    _store(y, up, kept0, out, n, n_mask, 0, N, SWIGLU, RESIDUAL)
     if M > 1:
-        y = _finish(acc1, sq1, bias, n, n_mask, eps, K, NORM, BIAS)
-        up = _finish(up1, sq1, bias + N, n, n_mask, eps, K, NORM, BIAS) if SWIGLU else y
-        _store(y, up, residual, out, n, n_mask, 1, N, SWIGLU, RESIDUAL)
+        y = _finish(acc1, sq1, b, eps, K, NORM, BIAS)
+        up = _finish(up1, sq1, b_up, eps, K, NORM, BIAS) if SWIGLU else y
+        _store(y, up, kept1, out, n, n_mask, 1, N, SWIGLU, RESIDUAL)
     if M > 2:
-        y = _finish(acc2, sq2, bias, n, n_mask, eps, K, NORM, BIAS)
-        up = _finish(up2, sq2, bias + N, n, n_mask, eps, K, NORM, BIAS) if SWIGLU else y
-        _store(y, up, residual, out, n, n_mask, 2, N, SWIGLU, RESIDUAL)
+        y = _finish(acc2, sq2, b, eps, K, NORM, BIAS)
+        up = _finish(up2, sq2, b_up, eps, K, NORM, BIAS) if SWIGLU else y
+        _store(y, up, kept2, out, n, n_mask, 2, N, SWIGLU, RESIDUAL)
     if M > 3:
-        y = _finish(acc3, sq3, bias, n, n_mask, eps, K, NORM, BIAS)
-        up = _finish(up3, sq3, bias + N, n, n_mask, eps, K, NORM, BIAS) if SWIGLU else y
-        _store(y, up, residual, out, n, n_mask, 3, N, SWIGLU, RESIDUAL)
+        y = _finish(acc3, sq3, b, eps, K, NORM, BIAS)
+        up = _finish(up3, sq3, b_up, eps, K, NORM, BIAS) if SWIGLU else y
+        _store(y, up, kept3, out, n, n_mask, 3, N, SWIGLU, RESIDUAL)

@@ -194,11 +194,19 @@ def quant_fixed_kernel(
     n_mask = n < N
     run = tl.arange(0, COUNT // 4) * (4 * PER)  # the first inputs of a tile's runs
 
-    # The weights do not depend on the kernel before: under way before the wait
+    # What does not depend on the kernel before is under way before the wait, and what the end needs before the sums
     tile = _tile(w, scale, zero, first, 0, N, K, BN, BK, PER, SWIGLU, GROUP, ROWS, ZERO)
     v = run_activations(norm_weight, run, K, EVEN, FORM, ASM) if WEIGHTED else (n, n)
+    start = tl.zeros((1,), dtype=tl.int32)
+    whole_s = _grid(scale, first, start, N, K, BN, GROUP, ROWS)
+    whole_z = _grid(zero, first, start, N, K, BN, GROUP, ROWS) if ZERO > 0 else whole_s
+    whole_s_up = _grid(scale, first + N, start, N, K, BN, GROUP, ROWS) if SWIGLU else whole_s
+    whole_z_up = _grid(zero, first + N, start, N, K, BN, GROUP, ROWS) if SWIGLU and ZERO > 0 else whole_s_up
+    b = tl.load(bias + n, mask=n_mask, other=0.0) if BIAS else n
+    b_up = tl.load(bias + N + n, mask=n_mask, other=0.0) if BIAS and SWIGLU else n
     if PDL:
         gdc_wait()
+    kept = tl.load(residual + n, mask=n_mask, other=0.0) if RESIDUAL else n
     asked = run_activations(x, run, K, EVEN, FORM, ASM)
 
     none = tl.zeros((COUNT // 4,), dtype=tl.float32)
@@ -214,13 +222,8 @@ def quant_fixed_kernel(
     both = (asked[0], asked[1], v[0], v[1])
     acc, acc_up, totals, squares = _turn(sums, tile, both, NORM, FOLDED, SWIGLU, FORM, ZERO, GROUPED, ASM, NATIVE)
 
-    start = tl.zeros((1,), dtype=tl.int32)
-    s = _grid(scale, first, start, N, K, BN, GROUP, ROWS)
-    z = _grid(zero, first, start, N, K, BN, GROUP, ROWS) if ZERO > 0 else s
-    y = whole(acc, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, 0)
+    y = whole(acc, totals, tl.sum(whole_s, axis=1), tl.sum(whole_z, axis=1), FORM, ZERO, GROUPED, 0)
     y_up = y
     if SWIGLU:
-        s = _grid(scale, first + N, start, N, K, BN, GROUP, ROWS)
-        z = _grid(zero, first + N, start, N, K, BN, GROUP, ROWS) if ZERO > 0 else s
-        y_up = whole(acc_up, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, 0)
-    finish_row(y, y_up, squares, bias, residual, out, n, n_mask, eps, N, K, NORM, SWIGLU, RESIDUAL, BIAS)
+        y_up = whole(acc_up, totals, tl.sum(whole_s_up, axis=1), tl.sum(whole_z_up, axis=1), FORM, ZERO, GROUPED, 0)
+    finish_row(y, y_up, squares, b, b_up, kept, out, n, n_mask, eps, K, NORM, SWIGLU, RESIDUAL, BIAS)

@@ -194,8 +194,16 @@ def quant_matvec_kernel(
     z_up1 = _grid(zero, n + N, n_mask, run, K, GROUP, ROWS) if SWIGLU and ZERO > 0 else s_up1
     low_norm1 = _asked(norm_weight, k, K, EVEN, BY) if WEIGHTED else k
     high_norm1 = _asked(norm_weight, k + 4 * RUN, K, EVEN, BY) if WEIGHTED and FORM == 1 else low_norm1
+    none = tl.zeros((1,), dtype=tl.int32)
+    whole_s = _grid(scale, n, n_mask, none, K, GROUP, ROWS)
+    whole_z = _grid(zero, n, n_mask, none, K, GROUP, ROWS) if ZERO > 0 else whole_s
+    whole_s_up = _grid(scale, n + N, n_mask, none, K, GROUP, ROWS) if SWIGLU else whole_s
+    whole_z_up = _grid(zero, n + N, n_mask, none, K, GROUP, ROWS) if SWIGLU and ZERO > 0 else whole_s_up
+    bi = tl.load(bias + n, mask=n_mask, other=0.0) if BIAS else n
+    bi_up = tl.load(bias + N + n, mask=n_mask, other=0.0) if BIAS and SWIGLU else n
     if PDL:
         gdc_wait()
+    kept = tl.load(residual + n, mask=n_mask, other=0.0) if RESIDUAL else n
     low1 = _asked(x, k, K, EVEN, BY)
     high1 = _asked(x, k + 4 * RUN, K, EVEN, BY) if FORM == 1 else low1
 
@@ -249,13 +257,8 @@ def quant_matvec_kernel(
         if SWIGLU:
             acc_up = _add_products(acc_up, up, a, b, total, s_up, z_up, FORM, ZERO, GROUPED, BY)
 
-    none = tl.zeros((1,), dtype=tl.int32)
-    s = _grid(scale, n, n_mask, none, K, GROUP, ROWS)
-    z = _grid(zero, n, n_mask, none, K, GROUP, ROWS) if ZERO > 0 else s
-    y = whole(acc, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, BY)
+    y = whole(acc, totals, tl.sum(whole_s, axis=1), tl.sum(whole_z, axis=1), FORM, ZERO, GROUPED, BY)
     y_up = y
     if SWIGLU:
-        s = _grid(scale, n + N, n_mask, none, K, GROUP, ROWS)
-        z = _grid(zero, n + N, n_mask, none, K, GROUP, ROWS) if ZERO > 0 else s
-        y_up = whole(acc_up, totals, tl.sum(s, axis=1), tl.sum(z, axis=1), FORM, ZERO, GROUPED, BY)
-    finish_row(y, y_up, squares, bias, residual, out, n, n_mask, eps, N, K, NORM, SWIGLU, RESIDUAL, BIAS)
+        y_up = whole(acc_up, totals, tl.sum(whole_s_up, axis=1), tl.sum(whole_z_up, axis=1), FORM, ZERO, GROUPED, BY)
+    finish_row(y, y_up, squares, bi, bi_up, kept, out, n, n_mask, eps, K, NORM, SWIGLU, RESIDUAL, BIAS)

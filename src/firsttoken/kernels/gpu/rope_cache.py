@@ -46,19 +46,20 @@ def rope_cache_kernel(
     rope_row = tl.load(rope_rows + token)
     c = tl.load(cos + rope_row * HALF + half)
     s = tl.load(sin + rope_row * HALF + half)
+    slot = tl.load(slots + token)
+    q_norm = tl.load(q_weight + d).to(tl.float32) if QK_NORM else 1.0
+    k_norm = tl.load(k_weight + d).to(tl.float32) if QK_NORM else 1.0
     if PDL:
         gdc_wait()
 
     q_at = qkv + token * WIDTH + h[:, None] * HEAD_DIM + d[None, :]
     q = tl.load(q_at, mask=h[:, None] < HEADS, other=0.0)
-    tl.store(q_at, norm_rope(q.to(tl.float32), q_weight, c, s, eps, HEAD_DIM, QK_NORM), mask=h[:, None] < HEADS)
-
     k_at = qkv + token * WIDTH + (HEADS + kh[:, None]) * HEAD_DIM + d[None, :]
     k = tl.load(k_at, mask=kh_mask, other=0.0)
-    k = norm_rope(k.to(tl.float32), k_weight, c, s, eps, HEAD_DIM, QK_NORM)
-    tl.store(k_at, k, mask=kh_mask)
     v = tl.load(k_at + KV_HEADS * HEAD_DIM, mask=kh_mask, other=0.0)
-    slot = tl.load(slots + token)
+    tl.store(q_at, norm_rope(q.to(tl.float32), q_norm, c, s, eps, HEAD_DIM, QK_NORM), mask=h[:, None] < HEADS)
+    k = norm_rope(k.to(tl.float32), k_norm, c, s, eps, HEAD_DIM, QK_NORM)
+    tl.store(k_at, k, mask=kh_mask)
     if slot >= 0:
         at = ((slot // BLOCK * KV_HEADS + kh[:, None]) * BLOCK + slot % BLOCK) * HEAD_DIM + d[None, :]
         if KV_FORM:

@@ -24,11 +24,11 @@ from firsttoken.kernels.gpu.prefetch import prefetch_l2
 
 @triton.jit
 def norm_rope(v, weight, cos, sin, eps, HEAD_DIM: tl.constexpr, NORM: tl.constexpr):
-    """RMSNorm and a NeoX rotation: v [heads, HEAD_DIM] float32, weight [HEAD_DIM], cos and sin [HEAD_DIM / 2]."""
+    """RMSNorm and a NeoX rotation: v [heads, HEAD_DIM] and weight [HEAD_DIM] float32, cos and sin [HEAD_DIM / 2]."""
     HALF: tl.constexpr = HEAD_DIM // 2
     if NORM:
         scale = tl.rsqrt(tl.sum(v * v, axis=1) / HEAD_DIM + eps)
-        v = v * scale[:, None] * tl.load(weight + tl.arange(0, HEAD_DIM)).to(tl.float32)[None, :]
+        v = v * scale[:, None] * weight[None, :]
     pairs = tl.permute(tl.reshape(v, (v.shape[0], 2, HALF)), (0, 2, 1))  # [heads, HALF, 2]
     first, second = tl.split(pairs)
     turned = tl.join(first * cos[None, :] - second * sin[None, :], second * cos[None, :] + first * sin[None, :])
@@ -107,6 +107,12 @@ def row_attention_kernel(
         rope_row = tl.load(rope_rows + row)
         c = tl.load(cos + rope_row * HALF + half)
         s = tl.load(sin + rope_row * HALF + half)
+        slot = tl.load(slots + row)
+        q_norm = tl.load(q_weight + d).to(tl.float32) if QK_NORM else 1.0
+        k_norm = tl.load(k_weight + d).to(tl.float32) if QK_NORM else 1.0
+    if KV_FORM:
+        k_scale = tl.load(kv_scales + kv_head)
+        v_scale = tl.load(kv_scales + KV_HEADS + kv_head)
     if EARLY:
         t = start + tl.arange(0, BT)
         block = tl.load(table + t.to(tl.uint32) // BLOCK, mask=t < stop, other=0).to(tl.int64)
@@ -124,13 +130,13 @@ def row_attention_kernel(
 
     base = qkv + row.to(tl.int64) * WIDTH
     q = tl.load(base + (kv_head * GROUP + g[:, None]) * HEAD_DIM + d[None, :], mask=g_mask[:, None], other=0.0)
-    if FUSED:
-        q = norm_rope(q.to(tl.float32), q_weight, c, s, eps, HEAD_DIM, QK_NORM)
+    if FUSED:  # asked for together: each that came later would be waited for once more
+        k_raw = tl.load(base + (HEADS + kv_head) * HEAD_DIM + d).to(tl.float32)
+        v_raw = tl.load(base + (HEADS + KV_HEADS + kv_head) * HEAD_DIM + d)
+        q = norm_rope(q.to(tl.float32), q_norm, c, s, eps, HEAD_DIM, QK_NORM)
     q16 = as_query(q, k_cache, KV_FORM)
     v_unit = 1.0
     if KV_FORM:
-        k_scale = tl.load(kv_scales + kv_head)
-        v_scale = tl.load(kv_scales + KV_HEADS + kv_head)
         scale *= k_scale * unit(KV_FORM)
         v_unit = v_scale * unit(KV_FORM)
 
@@ -167,17 +173,13 @@ def row_attention_kernel(
     acc = in_order(acc, odd, PAIRED)
 
     if FUSED and index == num_parts - 1:
-        k_raw = tl.load(base + (HEADS + kv_head) * HEAD_DIM + d).to(tl.float32)
-        k_new = norm_rope(k_raw[None, :], k_weight, c, s, eps, HEAD_DIM, QK_NORM)  # [1, HEAD_DIM]
-        v_new = tl.load(base + (HEADS + KV_HEADS + kv_head) * HEAD_DIM + d)
-        if KV_FORM:
-            k_new, v_new = encode(k_new / k_scale), encode(v_new.to(tl.float32) / v_scale)
-        k_new, v_new = k_new.to(k_cache.dtype.element_ty), v_new.to(v_cache.dtype.element_ty)
-        slot = tl.load(slots + row)
+        k_new = norm_rope(k_raw[None, :], k_norm, c, s, eps, HEAD_DIM, QK_NORM)  # [1, HEAD_DIM]
+        k_kept = encode(k_new / k_scale) if KV_FORM else k_new.to(k_cache.dtype.element_ty)
+        v_kept = encode(v_raw.to(tl.float32) / v_scale) if KV_FORM else v_raw
         at_new = ((slot // BLOCK * KV_HEADS + kv_head) * BLOCK + slot % BLOCK) * HEAD_DIM
-        tl.store(k_cache + at_new + d[None, :], k_new)
-        tl.store(v_cache + at_new + d, v_new)
-        k_new, v_new = read_kv(k_new, KV_FORM), read_kv(v_new, KV_FORM)  # as they will be read
+        tl.store(k_cache + at_new + d[None, :], k_kept)
+        tl.store(v_cache + at_new + d, v_kept)
+        k_new, v_new = read_kv(k_kept, KV_FORM), read_kv(v_kept, KV_FORM)  # as they will be read
         score = tl.sum(q16.to(tl.float32) * k_new.to(tl.float32), axis=1) * scale
         m_new = tl.maximum(m_i, score)
         alpha = tl.exp2(m_i - m_new)
@@ -204,13 +206,7 @@ def row_attention_kernel(
         h = tl.arange(0, GROUP_PAD)
         h_mask = h < GROUP
         cell -= index * KV_HEADS  # the row's first part
-        m_all = tl.full((GROUP_PAD,), float("-inf"), dtype=tl.float32)
-        for first in tl.range(0, num_parts, 32):
-            i = first + tl.arange(0, 32)
-            ml = partial_ml + 2 * (cell + i[:, None] * KV_HEADS) * GROUP_PAD + h[None, :]
-            mask = (i < num_parts)[:, None] & h_mask[None, :]
-            m_all = tl.maximum(m_all, tl.max(tl.load(ml, mask=mask, other=float("-inf"), cache_modifier=".cg"), axis=0))
-        m_all = tl.where(h_mask, m_all, 0.0)
+        m_all = tl.full((GROUP_PAD,), -1e30, dtype=tl.float32)  # finite: below every maximum, and no NaN against itself
         l_all = tl.zeros((GROUP_PAD,), dtype=tl.float32)
         acc_all = tl.zeros((GROUP_PAD, HEAD_DIM), dtype=tl.float32)
         for first in tl.range(0, num_parts, MERGE):
@@ -218,8 +214,13 @@ def row_attention_kernel(
                 there = cell + (first + j) * KV_HEADS
                 mask = tl.where(first + j < num_parts, h, GROUP) < GROUP
                 ml = partial_ml + 2 * there * GROUP_PAD + h
-                weight = tl.exp2(tl.load(ml, mask=mask, other=float("-inf"), cache_modifier=".cg") - m_all)
-                l_all += weight * tl.load(ml + GROUP_PAD, mask=mask, other=0.0, cache_modifier=".cg")
                 theirs = partial + (there * GROUP_PAD + h[:, None]) * HEAD_DIM + d[None, :]
-                acc_all += weight[:, None] * tl.load(theirs, mask=mask[:, None], other=0.0, cache_modifier=".cg")
+                m = tl.load(ml, mask=mask, other=-1e30, cache_modifier=".cg")
+                part_l = tl.load(ml + GROUP_PAD, mask=mask, other=0.0, cache_modifier=".cg")
+                part_acc = tl.load(theirs, mask=mask[:, None], other=0.0, cache_modifier=".cg")
+                m_new = tl.maximum(m_all, m)
+                kept, weight = tl.exp2(m_all - m_new), tl.exp2(m - m_new)
+                l_all = l_all * kept + part_l * weight
+                acc_all = acc_all * kept[:, None] + part_acc * weight[:, None]
+                m_all = m_new
         tl.store(out_row + h[:, None] * HEAD_DIM + d[None, :], acc_all / l_all[:, None], mask=h_mask[:, None])
