@@ -1,4 +1,4 @@
-"""Compiles what a start on an H200 would, in this process and as that does: a program, as Triton decides once a process to interpret.
+"""Compiles what a start on an H200 would, and as it does: a program, as Triton decides once a process to interpret.
 
     python -m tests.kernels.compile_again MODEL_FOLDER MAX_NUM_SEQS MAX_NUM_BATCHED_TOKENS
 

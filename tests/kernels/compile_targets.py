@@ -23,17 +23,19 @@ from firsttoken.kernels.gpu.e4m3 import BY_CODE, NATIVE, PLAIN
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
 from firsttoken.kernels.gpu.launch import Op, default_product, fitting_row_tile
 from firsttoken.kernels.gpu.matvec import matvec_kernel
+from firsttoken.kernels.gpu.pair_rows import pair_rows_kernel
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
 from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
 from firsttoken.kernels.gpu.quant_fixed import quant_fixed_kernel
 from firsttoken.kernels.gpu.quant_matvec import quant_matvec_kernel
+from firsttoken.kernels.gpu.quant_pairs import quant_pairs_kernel
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
 from firsttoken.kernels.gpu.rows_dot import rows_dot_kernel
 from firsttoken.kernels.gpu.widen import fp8_rows_kernel, widen_kernel
 from firsttoken.kernels.plan import CHUNK_TILE, LONG_CHUNK_TILE
 
-FLOAT32 = {"kv_scales", "cos", "sin", "partial", "partial_ml", "logits", "best_value"}
+FLOAT32 = {"powers", "sums", "kv_scales", "cos", "sin", "partial", "partial_ml", "logits", "best_value"}
 INT32 = {"inputs", "contexts", "table_rows", "tables", "parts", "arrivals", "tiles", "best_id"}
 INT64 = {"token_ids", "last_ids", "rope_rows", "slots"}
 SCALARS = {"eps": "fp32", "scale": "fp32"}
@@ -128,6 +130,12 @@ def main(capability: int, shared_kib: int) -> None:
         flags |= {"BM": max(8, rows), "RM": rows, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": 0, "ASM": True}
         types = {"w": "*u8", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
         print("quant_dot", f"{kind}-{rows}", build(quant_dot_kernel, target, launch.warps, flags, **types))
+        if capability >= 89:  # whose matrix units multiply FP8
+            for name in ("FOLDED", "NORM", "RM"):
+                del flags[name]
+            flags |= {"BN": 64, "BK": 128, "STAGES": 3}
+            types |= {"pairs": "*fp8e4nv", "w": "*fp8e4nv" if kind[0] == "f" else "*u8"}
+            print("quant_pairs", f"{kind}-{rows}", build(quant_pairs_kernel, target, 4, flags, **types))
     types = {"w": "*u8", "scale": "*fp16", "zero": "*u8"}
     widen = {"K": 2560, "BN": 16, "COUNT": 256} | QUANTISED["int4-128-points"]
     print("widen", "int4", build(widen_kernel, target, 4, widen, **types))
@@ -135,6 +143,8 @@ def main(capability: int, shared_kib: int) -> None:
         rows_in_fp8 = {"K": 9728, "BK": 16384, "NORM": True, "MAX": 448.0}
         types = {"out": "*fp8e4nv", "scales": "*fp32"}
         print("fp8_rows", "-", build(fp8_rows_kernel, target, 8, rows_in_fp8, **types))
+        pairs = {"K": 9728, "BK": 16384, "NORM": True, "FOLDED": False, "SUMS": 128, "PDL": pdl}
+        print("pair_rows", "-", build(pair_rows_kernel, target, 16, pairs, out="*fp8e4nv"))
     fp8 = NATIVE if capability >= 89 else BY_CODE
     caches = {"": ({"KV_FORM": PLAIN}, {}), "-fp8": ({"KV_FORM": fp8}, {"k_cache": "*u8", "v_cache": "*u8"})}
     for (cache, (how, kv)), fused, rows in itertools.product(caches.items(), (True, False), (1, 64)):

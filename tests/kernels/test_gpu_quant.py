@@ -20,9 +20,13 @@ INTERPRETED = not torch.cuda.is_available()
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu import ops  # noqa: E402
-from firsttoken.kernels.gpu.launch import Op, Product  # noqa: E402
+from firsttoken.kernels.gpu.candidates import Job  # noqa: E402
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product  # noqa: E402
 from firsttoken.kernels.gpu.launch_table import table_for  # noqa: E402
+from firsttoken.kernels.gpu.measured_product import operands  # noqa: E402
+from firsttoken.kernels.gpu.pair_product import pair_rows  # noqa: E402
 from firsttoken.kernels.gpu.quant_product import fp8_product, has_fp8_product, widened  # noqa: E402
+from firsttoken.kernels.gpu.search import ERROR_BOUND, FP8_ERROR_BOUND  # noqa: E402
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
 DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
@@ -134,10 +138,41 @@ def test_activations_in_fixed_point_give_the_same_products(kind: str) -> None:
     [("fp8-row", 3), ("fp8-128x128", 16), ("int4-32", 17), ("int4-128", 8), ("int4-128-points", 5), ("fp8-row", 70)],
 )
 def test_activations_in_pairs_of_e4m3_give_the_same_products(kind: str, rows: int, splits: int) -> None:
+    if not INTERPRETED and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("this card does not multiply FP8")
     n, bk = 72 if kind == "fp8-128x128" else 21, 32 if "32" in kind else 64
+    k = 2560 if rows == 3 else 256  # a thread has one input of 256, and several of 2560
     # bfloat16 is taken apart exactly; the interpreter's float32 is rounded to it first
     shape: dict[str, Any] = {"bn": 64, "bk": bk, "warps": 4, "stages": 3, "prefetch": 128, "splits": splits}
-    _check_products(kind, rows, k=256, n=n, bias=rows == 3, bound=8e-3, form="pairs", **shape)
+    _check_products(kind, rows, k=k, n=n, bias=rows == 3, bound=8e-3, form="pairs", **shape)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(INTERPRETED, reason="races show on a GPU only, in shapes that keep many tiles under way")
+def test_measured_launches_are_right_at_the_shapes_they_were_measured_for() -> None:
+    for product in table_for("NVIDIA H200").products:
+        if product.weight != DENSE:
+            job = Job(name="", op=product.op, n=product.n, k=product.k, rows=product.rows, weight=product.weight)
+            bound = FP8_ERROR_BOUND if product.form == "library" else ERROR_BOUND
+            assert operands(job, torch.device(DEVICE), DTYPE).error(product) < bound, product
+
+
+def test_a_number_as_a_pair_is_what_bfloat16_has_of_it() -> None:
+    if not INTERPRETED and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("this card does not multiply FP8")
+    x = torch.randn(5, 2560, device=DEVICE).bfloat16()
+    x[0] = 0.0
+    x[1] *= 1e-20
+    x[2, ::2] *= 2.0**-16  # far below the row's largest
+    pairs, powers, sums = pair_rows(x, None, padded=8, tile=64, pdl=False)
+    first, left = pairs.view(torch.uint8).view(torch.float8_e4m3fn).float().unbind(1)
+    back = (first + left / 16) * powers[:, None]
+    assert torch.equal(back[5:], torch.zeros_like(back[5:]))
+    wide = x.float()
+    error, most = (back[:5] - wide).abs(), wide.abs().amax(dim=1, keepdim=True)
+    assert torch.all(error <= most * 2.0 ** (-18 if INTERPRETED else -20))
+    assert not error[wide.abs() > most * 2.0**-12].any(), "nearly all are exact"
+    torch.testing.assert_close(sums[:5] * powers[:5, None], wide.view(5, -1, 64).sum(2), rtol=1e-4, atol=1e-4)
 
 
 def test_a_tile_may_be_a_part_of_a_group_or_all_of_a_row() -> None:

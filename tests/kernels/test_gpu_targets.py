@@ -32,5 +32,6 @@ def test_kernels_compile_and_fit_the_shared_memory_of(capability: int, tmp_path:
     used = {tuple(line.split()[:2]): int(line.split()[2]) for line in result.stdout.splitlines()}
     assert {name for name, _ in used} >= {"matvec", "dot", "row_attention", "chunk_attention", "rope_cache", "prepare"}
     assert {name for name, _ in used} >= {"quant_matvec", "quant_fixed", "quant_dot", "widen"}
+    assert capability < 89 or {name for name, _ in used} >= {"quant_pairs", "pair_rows", "fp8_rows"}
     too_much = {name: size for name, size in used.items() if size > LIMITS[capability] * 1024}
     assert not too_much

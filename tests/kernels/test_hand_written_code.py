@@ -13,7 +13,7 @@ from tests.kernels.ptx import run
 
 pytest.importorskip("triton")
 
-from firsttoken.kernels.gpu import e4m3, fixed_point, packed
+from firsttoken.kernels.gpu import e4m3, fixed_point, packed, quant_pairs
 
 TIMES = 50
 
@@ -80,6 +80,13 @@ def test_bytes_become_float32_for_one_row() -> None:
         assert [_float(v) for v in run(packed._INT8_WIDE, [word], 4)] == [256 + v for v in _bytes(word)]
         assert [_float(v) for v in run(packed._FP8_WIDE, [codes], 4)] == [v / 256 for v in values]
         assert [_float(v) for v in run(packed._FP8_NATIVE, [codes], 4)] == values
+
+
+def test_four_bits_in_a_byte_are_an_e4m3_number() -> None:
+    for _ in range(TIMES):
+        word = random.getrandbits(32)
+        assert [512 * _e4m3(code) for code in _bytes(run(quant_pairs._LOW.value, [word], 1)[0])] == _low(word)
+        assert [512 * _e4m3(code) for code in _bytes(run(quant_pairs._HIGH.value, [word], 1)[0])] == _high(word)
 
 
 def _half(bits: int) -> float:

@@ -78,7 +78,8 @@ INT4 = replace(DOWN, rows=1, weight="int4-128-points")
 @pytest.mark.parametrize("job", [FP8, INT4, replace(FP8, rows=16), replace(INT4, rows=64)])
 def test_every_candidate_of_a_quantised_weight_can_run_and_is_named_once(job: Job, limits: Limits) -> None:
     found = candidates(job, limits)
-    assert {product.form for product in found} == ({"matvec", "fixed", "dot"} if job.rows == 1 else {"dot"})
+    several = {"dot", "pairs"} if limits.fp8 else {"dot"}
+    assert {product.form for product in found} == ({"matvec", "fixed"} if job.rows == 1 else several)
     assert not [product for product in found if why_impossible(product)]
     assert len(set(found)) == len(found)
     assert {product.weight for product in found} == {job.weight}
@@ -88,6 +89,13 @@ def test_tiles_of_a_quantised_weight_divide_its_groups() -> None:
     dots = [product for product in candidates(replace(INT4, rows=8), H200) if product.form == "dot"]
     assert {product.bk for product in dots} == {32, 64, 128}
     assert candidates(replace(INT4, rows=65), H200) == []
+
+
+@pytest.mark.parametrize("kind", ["int8-128", "int4-128-offsets", "int4-row"])
+def test_activations_come_in_pairs_only_to_weights_that_are_e4m3_numbers_as_they_lie(kind: str) -> None:
+    found = candidates(replace(INT4, rows=8, weight=kind), H200)
+    assert {product.form for product in found} == {"dot"}
+    assert why_impossible(replace(found[0], form="pairs", bn=64, warps=4, bk=64))
 
 
 def test_bytes_are_those_of_the_weights_form() -> None:

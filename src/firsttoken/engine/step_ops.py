@@ -12,9 +12,8 @@ from torch import Tensor
 from firsttoken.engine.cuda_inputs import CudaInputs
 from firsttoken.engine.step_shape import StepShape
 from firsttoken.kernels.gpu.argmax import argmax_merge_kernel, argmax_slices_kernel
-from firsttoken.kernels.gpu.call import run_kernel
+from firsttoken.kernels.gpu.call import dependent, overlap, run_kernel
 from firsttoken.kernels.gpu.launch import DENSE
-from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.plan import KVLayer
 from firsttoken.kernels.quant_linear import QuantLinear
 from firsttoken.model.decoder import Decoder, DecoderLayer

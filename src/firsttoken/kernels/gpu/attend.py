@@ -9,12 +9,11 @@ import triton
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from firsttoken.kernels.gpu.call import run_kernel
+from firsttoken.kernels.gpu.call import dependent, overlap, run_kernel
 from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
 from firsttoken.kernels.gpu.e4m3 import BY_BITS, BY_CODE, NATIVE, PLAIN, KvForm
 from firsttoken.kernels.gpu.launch import row_tile
-from firsttoken.kernels.gpu.ops import dependent, overlap
 from firsttoken.kernels.gpu.rope_cache import rope_cache_kernel
 from firsttoken.kernels.gpu.row_attention import row_attention_kernel
 from firsttoken.kernels.linear import Norm

@@ -5,13 +5,11 @@ Every product takes a `launch` that overrides the choice, for tests and for meas
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 from torch import Tensor
 
-from firsttoken.kernels.gpu.call import Call, run_kernel
+from firsttoken.kernels.gpu.call import Call, dependent, overlap, run_kernel
 from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
 from firsttoken.kernels.gpu.launch import DENSE, Op, Product
@@ -30,17 +28,6 @@ from firsttoken.kernels.quant_linear import QuantLinear
 _MOST_ROWS = 64  # of activations that a program of quant_dot multiplies
 _FOLDED_ROWS = 16  # of activations that a quantised product normalises on its way: more would take too many registers
 _SWIGLU_TILE = 1024
-
-
-def dependent(x: Tensor) -> bool:
-    """Whether kernels on this tensor's device are launched to overlap their predecessors."""
-    card = facts_of(x.device)
-    return card is not None and card.has_dependent_launch
-
-
-def overlap(pdl: bool) -> dict[str, Any]:
-    """The launch option of programmatic dependent launch: absent where there is none."""
-    return {"launch_pdl": True} if pdl else {}
 
 
 def embedding(token_ids: Tensor, weight: Tensor) -> Tensor:

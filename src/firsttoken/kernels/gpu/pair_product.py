@@ -6,7 +6,7 @@ import torch
 import triton
 from torch import Tensor
 
-from firsttoken.kernels.gpu.call import run_kernel
+from firsttoken.kernels.gpu.call import overlap, run_kernel
 from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.launch import Product
 from firsttoken.kernels.gpu.pair_rows import pair_rows_kernel
@@ -35,38 +35,15 @@ def pair_product(
     rows, k = x.shape
     block = min(max(8, triton.next_power_of_2(rows)), _MOST_ROWS)
     blocks, tiles = triton.cdiv(rows, block), triton.cdiv(launch.n, launch.bn)
-    padded = blocks * block  # rows past the end are zeros, and are never stored
-    tile = 0 if weight.form == "fp8" else launch.bk  # inputs whose sums meet the zeros of 4 bits
-    pairs = torch.empty(padded, 2, k, dtype=torch.float8_e4m3fn, device=x.device)
-    powers = torch.empty(padded, dtype=torch.float32, device=x.device)
-    totals = torch.empty(padded, k // tile, dtype=torch.float32, device=x.device) if tile else powers
-    width = triton.next_power_of_2(k)
-    overlap = {"PDL": pdl, "launch_pdl": True} if pdl else {"PDL": False}
-    run_kernel(
-        pair_rows_kernel,
-        (padded,),
-        x,
-        x if norm is None else norm.weight,
-        pairs,
-        powers,
-        totals,
-        0.0 if norm is None else norm.eps,
-        rows,
-        K=k,
-        BK=width,
-        NORM=norm is not None,
-        FOLDED=norm is not None and norm.folded,
-        SUMS=tile,
-        num_warps=8 if width <= _WIDE else 16,
-        **overlap,
-    )
+    tile = 0 if weight.form == "fp8" else launch.bk
+    pairs, powers, sums = pair_rows(x, norm, padded=blocks * block, tile=tile, pdl=pdl)
     partial, arrivals = split_parts(launch, out, (tiles * blocks, launch.splits, 1 + swiglu, launch.bn, block))
     run_kernel(
         quant_pairs_kernel,
         (tiles, launch.splits, blocks),
         pairs,
         powers,
-        totals,
+        sums,
         weight.data.view(torch.float8_e4m3fn) if weight.form == "fp8" else weight.data,
         weight.scale,
         weight.scale if weight.zero is None else weight.zero,
@@ -89,7 +66,41 @@ def pair_product(
         BIAS=weight.bias is not None,
         ASM=facts_of(x.device) is not None,
         num_warps=launch.warps,
+        PDL=pdl,
         **form_constants(weight),
-        **overlap,
+        **overlap(pdl),
     )
     return out
+
+
+def pair_rows(x: Tensor, norm: Norm | None, *, padded: int, tile: int, pdl: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """x [rows, in], normalised where there is a norm, as the `pair_rows_kernel` leaves it.
+
+    That is pairs [padded, 2, in] E4M3, powers [padded] and sums of `tile` inputs each [padded, tiles] float32, none
+    with 0. Rows past the last are zeros.
+    """
+    rows, k = x.shape
+    pairs = torch.empty(padded, 2, k, dtype=torch.float8_e4m3fn, device=x.device)
+    powers = torch.empty(padded, dtype=torch.float32, device=x.device)
+    sums = torch.empty(padded, k // tile, dtype=torch.float32, device=x.device) if tile else powers
+    width = triton.next_power_of_2(k)
+    run_kernel(
+        pair_rows_kernel,
+        (padded,),
+        x,
+        x if norm is None else norm.weight,
+        pairs,
+        powers,
+        sums,
+        0.0 if norm is None else norm.eps,
+        rows,
+        K=k,
+        BK=width,
+        NORM=norm is not None,
+        FOLDED=norm is not None and norm.folded,
+        SUMS=tile,
+        PDL=pdl,
+        num_warps=8 if width <= _WIDE else 16,
+        **overlap(pdl),
+    )
+    return pairs, powers, sums
