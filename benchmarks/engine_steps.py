@@ -91,6 +91,9 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--load-format", choices=("auto", "dummy"), default="auto")
     parser.add_argument("--quantization", default="auto")
+    parser.add_argument(
+        "--launch-table", default="auto", help="as for serve"
+    )
     parser.add_argument("--rows", type=_numbers, default=[1, 4, 16, 64, 256])
     parser.add_argument("--context", type=_numbers, default=[512])
     parser.add_argument("--steps", type=int, default=60)
@@ -106,6 +109,7 @@ def main() -> None:
         quantization=options.quantization,
         max_model_len=options.max_model_len,
         max_num_seqs=max(options.rows),
+        launch_table=options.launch_table,
         enable_prefix_caching=False,
     )
     start = time.perf_counter()
