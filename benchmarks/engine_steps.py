@@ -91,9 +91,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--load-format", choices=("auto", "dummy"), default="auto")
     parser.add_argument("--quantization", default="auto")
-    parser.add_argument(
-        "--launch-table", default="auto", help="as for serve"
-    )
+    parser.add_argument("--launch-table", default="auto", help="as for serve")
     parser.add_argument("--rows", type=_numbers, default=[1, 4, 16, 64, 256])
     parser.add_argument("--context", type=_numbers, default=[512])
     parser.add_argument("--steps", type=int, default=60)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from firsttoken.kernels.kept_blocks import KEPT, from_blocks
 from firsttoken.kernels.plan import AttentionPlan, KVLayer, Rope
-from firsttoken.kernels.quant_linear import QuantForm, QuantLinear
+from firsttoken.kernels.quant_forms import QuantForm
+from firsttoken.kernels.quant_linear import QuantLinear
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ INTERPRETED = not torch.cuda.is_available()
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu import ops  # noqa: E402
-from firsttoken.kernels.gpu.candidates import Job  # noqa: E402
+from firsttoken.kernels.gpu.candidates import Job, why_impossible  # noqa: E402
 from firsttoken.kernels.gpu.launch import DENSE, Op, Product  # noqa: E402
 from firsttoken.kernels.gpu.launch_table import table_for  # noqa: E402
 from firsttoken.kernels.gpu.measured_product import operands  # noqa: E402
@@ -135,16 +136,28 @@ def test_activations_in_fixed_point_give_the_same_products(kind: str) -> None:
 @pytest.mark.parametrize("splits", [1, 2])
 @pytest.mark.parametrize(
     ("kind", "rows"),
-    [("fp8-row", 3), ("fp8-128x128", 16), ("int4-32", 17), ("int4-128", 8), ("int4-128-points", 5), ("fp8-row", 70)],
+    [("fp8-row", 3), ("fp8-128x128", 16), ("int4-64", 17), ("int4-128", 8), ("int4-128-points", 5), ("fp8-row", 70)],
 )
 def test_activations_in_pairs_of_e4m3_give_the_same_products(kind: str, rows: int, splits: int) -> None:
     if not INTERPRETED and torch.cuda.get_device_capability() < (8, 9):
         pytest.skip("this card does not multiply FP8")
-    n, bk = 72 if kind == "fp8-128x128" else 21, 32 if "32" in kind else 64
+    n = 72 if kind == "fp8-128x128" else 21
     k = 2560 if rows == 3 else 256  # a thread has one input of 256, and several of 2560
     # bfloat16 is taken apart exactly; the interpreter's float32 is rounded to it first
-    shape: dict[str, Any] = {"bn": 64, "bk": bk, "warps": 4, "stages": 3, "prefetch": 128, "splits": splits}
+    shape: dict[str, Any] = {"bn": 64, "bk": 64, "warps": 4, "stages": 3, "splits": splits}
+    shape["prefetch"] = 0 if kind.startswith("int4") else 128
+    launch = Product(op="linear_add", n=n, k=k, rows=min(rows, 64), weight=kind, form="pairs", **shape)
+    assert why_impossible(launch) is None
     _check_products(kind, rows, k=k, n=n, bias=rows == 3, bound=8e-3, form="pairs", **shape)
+
+
+def test_what_is_no_number_stays_none_in_pairs() -> None:
+    x = torch.randn(4, 256, device=DEVICE).bfloat16()
+    x[1, 7], x[2, 8] = float("nan"), float("inf")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the interpreter's, of such numbers
+        _, powers, _ = pair_rows(x, None, padded=4, tile=0, pdl=False)
+    assert powers.isnan().tolist() == [False, True, True, False]
 
 
 @pytest.mark.gpu

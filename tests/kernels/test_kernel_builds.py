@@ -23,7 +23,7 @@ from firsttoken.machine.cards import cards
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SETTINGS = ("--max-num-seqs", "1", "--max-num-batched-tokens", "1")
-NO_SUCH = Wanted("firsttoken.kernels.gpu.draw", "no_such_kernel", "")
+NO_SUCH = Wanted("firsttoken.kernels.gpu.draw", "no_such_kernel", "", "")
 
 
 def run(*command: str, cache: Path) -> subprocess.CompletedProcess[str]:
@@ -113,7 +113,7 @@ def test_all_compiled_leaves_a_mark_for_later_starts(tmp_path: Path) -> None:
 
 
 def test_killed_processes_are_told_and_nobody_waits_for_them() -> None:
-    jobs = [Wanted("module", f"kernel_{i}", "") for i in range(3)]
+    jobs = [Wanted("module", f"kernel_{i}", "", "") for i in range(3)]
     dies = (sys.executable, "-c", "import sys; sys.stdin.readline()")
     builds = KernelBuilds(jobs, (9, 0), 2, dies)
     builds.wait(lambda _: None)
@@ -125,7 +125,7 @@ def test_killed_processes_are_told_and_nobody_waits_for_them() -> None:
 
 
 def test_a_process_that_dies_between_two_kernels_is_told_without_a_traceback() -> None:
-    jobs = [Wanted("module", f"kernel_{i}", "") for i in range(3)]
+    jobs = [Wanted("module", f"kernel_{i}", "", "") for i in range(3)]
     leaves = (sys.executable, "-c", "import os; os.read(0, 1 << 16); os.close(0); os.write(1, b'\\n')")
     builds = KernelBuilds(jobs, (9, 0), 1, leaves)
     builds.wait(lambda _: None)
@@ -136,7 +136,7 @@ def test_a_process_that_dies_between_two_kernels_is_told_without_a_traceback() -
 
 
 def test_processes_that_cannot_be_started_are_the_reason_of_each_kernel(tmp_path: Path) -> None:
-    jobs = [Wanted("module", f"kernel_{i}", "") for i in range(2)]
+    jobs = [Wanted("module", f"kernel_{i}", "", "") for i in range(2)]
     builds = KernelBuilds(jobs, (9, 0), 2, (str(tmp_path / "none"),))
     builds.wait(lambda _: None)
     assert [failure.partition(" (")[0] for failure in builds.failures] == [

@@ -91,11 +91,11 @@ def test_tiles_of_a_quantised_weight_divide_its_groups() -> None:
     assert candidates(replace(INT4, rows=65), H200) == []
 
 
-@pytest.mark.parametrize("kind", ["int8-128", "int4-128-offsets", "int4-row"])
+@pytest.mark.parametrize("kind", ["int8-128", "int4-128-offsets", "int4-row", "int4-32"])
 def test_activations_come_in_pairs_only_to_weights_that_are_e4m3_numbers_as_they_lie(kind: str) -> None:
     found = candidates(replace(INT4, rows=8, weight=kind), H200)
     assert {product.form for product in found} == {"dot"}
-    assert why_impossible(replace(found[0], form="pairs", bn=64, warps=4, bk=64))
+    assert why_impossible(replace(found[0], form="pairs", bn=64, warps=4, bk=32))
 
 
 def test_bytes_are_those_of_the_weights_form() -> None:

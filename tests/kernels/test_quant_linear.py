@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from firsttoken.kernels.kept_blocks import KEPT, from_blocks, to_q4_1
-from firsttoken.kernels.quant_linear import BITS, QuantForm, QuantLinear, pack, stack, unpack
+from firsttoken.kernels.quant_forms import BITS, QuantForm
+from firsttoken.kernels.quant_linear import QuantLinear, pack, stack, unpack
 from firsttoken.kernels.quant_round import round_weight
 
 

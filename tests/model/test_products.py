@@ -9,7 +9,7 @@ import torch
 
 from firsttoken.kernels.gpu.launch import DENSE
 from firsttoken.kernels.gpu.launch_table import table_for
-from firsttoken.kernels.quant_linear import QuantForm
+from firsttoken.kernels.quant_forms import QuantForm
 from firsttoken.kernels.quant_round import round_weight
 from firsttoken.model.config import parse_config
 from firsttoken.model.cost import decode_weight_bytes

@@ -97,6 +97,9 @@ def test_less_than_two_steps_tell_nothing() -> None:
     ("kernel", "op"),
     [
         ("matvec_kernel", "products"),
+        ("quant_fixed_kernel", "products"),
+        ("quant_pairs_kernel", "products"),
+        ("pair_rows_kernel", "products"),
         ("nvjet_sm90_tst_128x64_64x8_2x1_v_bz_TNT", "products"),
         ("void cublasLt::splitKreduce_kernel<32, 16, int, float>(cublasLt::cublasSplitKParams<float>)", "products"),
         ("row_attention_kernel", "attention"),

@@ -81,7 +81,7 @@ def measure(
     gives the reference's numbers. Stop what else runs on the card first.
     """
     from firsttoken.cli.measured_launches import measure_launches, open_card
-    from firsttoken.kernels.quant_linear import QUANT_FORMS
+    from firsttoken.kernels.quant_forms import QUANT_FORMS
     from firsttoken.model.config import load_config
     from firsttoken.model.hub import resolve
 

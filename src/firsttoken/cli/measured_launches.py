@@ -20,7 +20,7 @@ from firsttoken.kernels.gpu import has_triton
 from firsttoken.kernels.gpu.launch import Product, Table
 from firsttoken.kernels.gpu.launch_table import find_table, merged, own_table, own_table_file, write_table
 from firsttoken.kernels.gpu.search import Card, Found, search
-from firsttoken.kernels.quant_linear import QuantForm
+from firsttoken.kernels.quant_forms import QuantForm
 from firsttoken.machine.gpu_probe import measure as probe
 from firsttoken.machine.host import read_host
 from firsttoken.model.config import ModelConfig

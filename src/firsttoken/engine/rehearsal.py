@@ -14,7 +14,7 @@ from firsttoken.engine.step_shape import DECODE_BUCKETS, StepShape, buckets
 from firsttoken.kernels.gpu import attends, has_triton
 from firsttoken.kernels.gpu.card_facts import CardFacts
 from firsttoken.kernels.plan import LONG_CHUNK_TILE, KVLayer
-from firsttoken.kernels.quant_linear import QUANT_FORMS
+from firsttoken.kernels.quant_forms import QUANT_FORMS
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.rope import RopeTable
 

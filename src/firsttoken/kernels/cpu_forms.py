@@ -14,7 +14,8 @@ from torch import Tensor
 
 from firsttoken.kernels.cpu_ops import CpuKernels
 from firsttoken.kernels.kept_blocks import Q4_1, to_q4_1
-from firsttoken.kernels.quant_linear import QuantForm, QuantLinear
+from firsttoken.kernels.quant_forms import QuantForm
+from firsttoken.kernels.quant_linear import QuantLinear
 
 if TYPE_CHECKING:
     from firsttoken.kernels.linear import Linear

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from firsttoken.kernels.quant_linear import QuantForm, QuantLinear, pack, unpack
+from firsttoken.kernels.quant_forms import QuantForm
+from firsttoken.kernels.quant_linear import QuantLinear, pack, unpack
 
 BLOCK = 32  # elements
 Q4_0, Q4_1, Q8_0 = 2, 3, 8  # of ggml's enum

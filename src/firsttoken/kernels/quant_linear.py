@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-QuantForm = Literal["fp8", "int8", "int4"]
-QUANT_FORMS: dict[str, QuantForm] = {"fp8": "fp8", "int8": "int8", "int4": "int4"}
+from firsttoken.kernels.quant_forms import BITS, HALF_RUN, MIDDLE, QuantForm
 
-BITS: dict[QuantForm, int] = {"fp8": 8, "int8": 8, "int4": 4}
-MIDDLE: dict[QuantForm, int] = {"fp8": 0, "int8": 128, "int4": 8}  # the integer that stands for zero without points
-HALF_RUN = 16  # bytes of a run, and inputs of its low halves
 _SLICE = 4096  # rows widened at a time
 
 

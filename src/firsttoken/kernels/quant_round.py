@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from firsttoken.kernels.quant_linear import BITS, QuantForm, QuantLinear, fits, pack
+from firsttoken.kernels.quant_forms import BITS, QuantForm
+from firsttoken.kernels.quant_linear import QuantLinear, fits, pack
 
 GROUPS = (128, 64, 32)  # inputs a scale of the integer forms: the largest that divides
 _FP8_MAX = 448.0  # of E4M3

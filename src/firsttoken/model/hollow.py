@@ -6,7 +6,7 @@ import torch
 
 from firsttoken.kernels.gpu.measured_product import operands
 from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
-from firsttoken.kernels.quant_linear import QuantForm
+from firsttoken.kernels.quant_forms import QuantForm
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.decoder import Decoder, DecoderLayer
 from firsttoken.model.products import products_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from firsttoken.kernels.gpu.candidates import Job
 from firsttoken.kernels.gpu.launch import DENSE
-from firsttoken.kernels.quant_linear import QuantForm
+from firsttoken.kernels.quant_forms import QuantForm
 from firsttoken.kernels.quant_round import group_of
 from firsttoken.model.config import ModelConfig
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from firsttoken.kernels.linear import Linear
-from firsttoken.kernels.quant_linear import QuantForm, QuantLinear, stack
+from firsttoken.kernels.quant_forms import QuantForm
+from firsttoken.kernels.quant_linear import QuantLinear, stack
 from firsttoken.kernels.quant_round import group_of, round_weight
 from firsttoken.model.weights import DenseLinears, RawWeight, widened
 

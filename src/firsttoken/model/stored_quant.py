@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from firsttoken.errors import ModelError
-from firsttoken.kernels.quant_linear import MIDDLE, QuantForm, QuantLinear, fits, pack
+from firsttoken.kernels.quant_forms import MIDDLE, QuantForm
+from firsttoken.kernels.quant_linear import QuantLinear, fits, pack
 from firsttoken.model.quantization import Layout, Quantization
 
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # where in a word columns 0, 1, … lie

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from firsttoken.kernels.kept_blocks import KEPT, from_blocks
 from firsttoken.kernels.linear import DenseLinear, Linear
-from firsttoken.kernels.quant_linear import QuantForm, QuantLinear
+from firsttoken.kernels.quant_forms import QuantForm
+from firsttoken.kernels.quant_linear import QuantLinear
 from firsttoken.model.stored_quant import StoredQuant
 
 

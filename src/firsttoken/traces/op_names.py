@@ -13,7 +13,7 @@ _OPS = tuple(
         ("attention", r"row_attention|chunk_attention|cudnn|sdpa|flash|fmha|scaled_dot_product|paged|attention|xqa"),
         (
             "products",
-            r"matvec|rows_dot|quant_dot|widen_kernel|fp8_rows|"
+            r"matvec|rows_dot|quant_(dot|fixed|pairs)|pair_rows|widen_kernel|fp8_rows|"
             r"nvjet|cublas|cutlass|gemm|gemv|xmma|splitk|marlin|machete|aten::(linear|matmul|addmm|mm)$",
         ),
         ("rms_norm", r"rms_?norm"),

@@ -71,12 +71,12 @@ _FP8_NATIVE = _FP8.replace(
     "TAKE", _each("mov.b32 {{u, v}}, {word};\ncvt.rn.f16x2.e4m3x2 a{i}, u;\ncvt.rn.f16x2.e4m3x2 b{i}, v;")
 )
 _FP8_BITS = _FP8.replace("TAKE", "".join(as_halves(f"${1 + i}", f"a{i}", f"b{i}") for i in range(4)))
-_ASM_BYTES: tl.constexpr = tl.constexpr(_BYTES)
-_ASM_PAIR: tl.constexpr = tl.constexpr(_PAIR)
-_ASM_INT8: tl.constexpr = tl.constexpr(_INT8)
-_ASM_INT4: tl.constexpr = tl.constexpr(_INT4)
-_ASM_FP8_NATIVE: tl.constexpr = tl.constexpr(_FP8_NATIVE)
-_ASM_FP8_BITS: tl.constexpr = tl.constexpr(_FP8_BITS)
+_FIXED_BYTES: tl.constexpr = tl.constexpr(_BYTES)
+_FIXED_PAIR: tl.constexpr = tl.constexpr(_PAIR)
+_FIXED_INT8: tl.constexpr = tl.constexpr(_INT8)
+_FIXED_INT4: tl.constexpr = tl.constexpr(_INT4)
+_FIXED_FP8_NATIVE: tl.constexpr = tl.constexpr(_FP8_NATIVE)
+_FIXED_FP8_BITS: tl.constexpr = tl.constexpr(_FP8_BITS)
 _TO_INT12: tl.constexpr = tl.constexpr("=r,r,r,r,r,r,r,r,r,r,r,r,r")
 _TO_FLOAT12: tl.constexpr = tl.constexpr("=f,r,r,r,r,r,r,r,r,r,r,r,r")
 _TO_INT20: tl.constexpr = tl.constexpr("=r,r,r,r,r,r,r,r,r,r,r,r,r,r,r,r,r,r,r,r,r")
@@ -115,8 +115,8 @@ def _fixed4(q, by, FORM: tl.constexpr, ASM: tl.constexpr):
     if FORM == 3:
         if ASM:
             return (
-                tl.inline_asm_elementwise(_ASM_PAIR, "=r,f,f", [a, b], dtype=tl.int32, is_pure=True, pack=1),
-                tl.inline_asm_elementwise(_ASM_PAIR, "=r,f,f", [c, d], dtype=tl.int32, is_pure=True, pack=1),
+                tl.inline_asm_elementwise(_FIXED_PAIR, "=r,f,f", [a, b], dtype=tl.int32, is_pure=True, pack=1),
+                tl.inline_asm_elementwise(_FIXED_PAIR, "=r,f,f", [c, d], dtype=tl.int32, is_pure=True, pack=1),
             )
         else:
             return (_half(a), _half(b)), (_half(c), _half(d))
@@ -124,7 +124,7 @@ def _fixed4(q, by, FORM: tl.constexpr, ASM: tl.constexpr):
         a, b, c, d = a + ROUND, b + ROUND, c + ROUND, d + ROUND
         if ASM:
             return tl.inline_asm_elementwise(
-                _ASM_BYTES, "=r,=r,r,r,r,r", [a, b, c, d], dtype=(tl.int32, tl.int32), is_pure=True, pack=1
+                _FIXED_BYTES, "=r,=r,r,r,r,r", [a, b, c, d], dtype=(tl.int32, tl.int32), is_pure=True, pack=1
             )
         else:
             return (a - ROUND, b - ROUND), (c - ROUND, d - ROUND)
@@ -168,15 +168,15 @@ def times(w, x, y, FORM: tl.constexpr, ASM: tl.constexpr, NATIVE: tl.constexpr):
             c0, c1, c2, c3 = y[0][0][None, :], y[0][1][None, :], y[0][2][None, :], y[0][3][None, :]
             d0, d1, d2, d3 = y[1][0][None, :], y[1][1][None, :], y[1][2][None, :], y[1][3][None, :]
             given = [w[0], w[1], w[2], w[3], a0, a1, a2, a3, c0, c1, c2, c3, b0, b1, b2, b3, d0, d1, d2, d3]
-            whole = tl.inline_asm_elementwise(_ASM_INT4, _TO_INT20, given, dtype=tl.int32, is_pure=True, pack=1)
+            whole = tl.inline_asm_elementwise(_FIXED_INT4, _TO_INT20, given, dtype=tl.int32, is_pure=True, pack=1)
             return whole.to(tl.float32)
         else:
             given = [w[0], w[1], w[2], w[3], a0, a1, a2, a3, b0, b1, b2, b3]
             if FORM == 2:
-                whole = tl.inline_asm_elementwise(_ASM_INT8, _TO_INT12, given, dtype=tl.int32, is_pure=True, pack=1)
+                whole = tl.inline_asm_elementwise(_FIXED_INT8, _TO_INT12, given, dtype=tl.int32, is_pure=True, pack=1)
                 return whole.to(tl.float32)
             else:
-                code: tl.constexpr = _ASM_FP8_NATIVE if NATIVE else _ASM_FP8_BITS
+                code: tl.constexpr = _FIXED_FP8_NATIVE if NATIVE else _FIXED_FP8_BITS
                 return tl.inline_asm_elementwise(code, _TO_FLOAT12, given, dtype=tl.float32, is_pure=True, pack=1)
     elif FORM == 1:
         return (_plain(w, x, False, FORM) + _plain(w, y, True, FORM)) * 16.0

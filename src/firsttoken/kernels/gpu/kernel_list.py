@@ -22,7 +22,7 @@ class Wanted(msgspec.Struct, frozen=True, order=True):
     module: str
     name: str
     form: str  # Triton's own words: types, constants, options
-    source: str = ""  # Triton's hash of the kernel and of all that it calls
+    source: str  # Triton's hash of the kernel and of all that it calls
 
 
 @contextmanager

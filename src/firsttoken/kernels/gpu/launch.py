@@ -36,9 +36,9 @@ class Product:
     bk: int = 0
     warps: int = 4
     ahead: int = 2  # matvec: weight tiles under way; of a quantised weight beyond the one that is multiplied
-    stages: int = 4  # dot: pipeline depth
-    prefetch: int = 0  # dot: columns asked for before the wait; of a quantised weight bytes
-    splits: int = 1  # dot, linear_add: parts of k that programs of their own multiply
+    stages: int = 4  # dot, pairs: pipeline depth
+    prefetch: int = 0  # dot, pairs: columns asked for before the wait; of a quantised weight bytes
+    splits: int = 1  # parts of k that programs of their own multiply: dot of linear_add, any of quantised weights
     weight: str = DENSE  # the weight's kind, as `QuantLinear.kind` names it
 
 

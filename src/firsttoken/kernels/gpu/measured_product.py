@@ -13,7 +13,8 @@ from firsttoken.kernels.gpu import ops
 from firsttoken.kernels.gpu.candidates import Job
 from firsttoken.kernels.gpu.launch import DENSE, Product, group_of
 from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
-from firsttoken.kernels.quant_linear import BITS, QUANT_FORMS, QuantLinear
+from firsttoken.kernels.quant_forms import BITS, QUANT_FORMS
+from firsttoken.kernels.quant_linear import QuantLinear
 
 _EPS = 1e-6
 _SLICE = 8192  # output features that the reference multiplies at once: a head in float64 would take gigabytes

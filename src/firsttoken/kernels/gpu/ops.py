@@ -12,11 +12,11 @@ from torch import Tensor
 from firsttoken.kernels.gpu.call import Call, dependent, overlap, run_kernel
 from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
-from firsttoken.kernels.gpu.launch import DENSE, Op, Product
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, default_product
 from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.pair_product import pair_product
-from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
+from firsttoken.kernels.gpu.quant_dot import MOST_ROWS, quant_dot_kernel
 from firsttoken.kernels.gpu.quant_fixed import quant_fixed_kernel
 from firsttoken.kernels.gpu.quant_matvec import quant_matvec_kernel
 from firsttoken.kernels.gpu.quant_product import form_constants, fp8_product, has_fp8_product, widened
@@ -25,7 +25,6 @@ from firsttoken.kernels.gpu.split_parts import split_parts
 from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
 from firsttoken.kernels.quant_linear import QuantLinear
 
-_MOST_ROWS = 64  # of activations that a program of quant_dot multiplies
 _FOLDED_ROWS = 16  # of activations that a quantised product normalises on its way: more would take too many registers
 _SWIGLU_TILE = 1024
 
@@ -54,8 +53,7 @@ def norm_linear(
         return _normed(x, norm, weight, out_dtype)
     out = x.new_empty(len(x), weight.out_features, dtype=out_dtype)
     if launch.form == "pairs":
-        assert isinstance(weight, QuantLinear)
-        return pair_product(launch, x, weight, out, norm=norm, pdl=dependent(x))
+        return pair_product(launch, x, weight, out, norm=norm)
     if not folds_norm(weight, len(x)):
         arrange(launch, rms_norm(x, norm), weight, out, pdl=dependent(x)).run()
         return out
@@ -73,8 +71,7 @@ def norm_linear_swiglu(x: Tensor, norm: Norm, weight: GpuLinear, *, launch: Prod
         run_kernel(swiglu_kernel, (len(x), triton.cdiv(inter, _SWIGLU_TILE)), gate_up, out, N=inter, BN=_SWIGLU_TILE)
         return out
     if launch.form == "pairs":
-        assert isinstance(weight, QuantLinear)
-        return pair_product(launch, x, weight, out, norm=norm, swiglu=True, pdl=dependent(x))
+        return pair_product(launch, x, weight, out, norm=norm, swiglu=True)
     if not folds_norm(weight, len(x)):
         arrange(launch, rms_norm(x, norm), weight, out, swiglu=True, pdl=dependent(x)).run()
         return out
@@ -96,8 +93,7 @@ def linear_add(x: Tensor, weight: GpuLinear, residual: Tensor, *, launch: Produc
         return out if weight.bias is None else out.add_(weight.bias)
     out = residual.new_empty(residual.shape)
     if launch.form == "pairs":
-        assert isinstance(weight, QuantLinear)
-        return pair_product(launch, x, weight, out, residual=residual, pdl=dependent(x))
+        return pair_product(launch, x, weight, out, residual=residual)
     arrange(launch, x, weight, out, residual=residual, pdl=dependent(x)).run()
     return out
 
@@ -148,7 +144,12 @@ def _product(x: Tensor, weight: DenseLinear, out_dtype: torch.dtype | None = Non
 def _pick(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
     kind = weight.kind if isinstance(weight, QuantLinear) else DENSE
     card = facts_of(x.device)
-    return pick("" if card is None else card.name, op, n, weight.in_features, len(x), kind)
+    launch = pick("" if card is None else card.name, op, n, weight.in_features, len(x), kind)
+    if launch.form == "pairs" and not (card is not None and card.has_fp8 and x.dtype == torch.bfloat16):
+        return default_product(
+            op, n, weight.in_features, len(x), kind
+        )  # a table of another card, or measured otherwise
+    return launch
 
 
 def arrange(
@@ -203,7 +204,7 @@ def arrange(
                 return Call(quant_fixed_kernel, (tiles,), (x, *weights, *others, eps), options)
             options |= {"AHEAD": launch.ahead, "BY": 0 if not by_asm else 2 if native else 1}
             return Call(quant_matvec_kernel, (tiles,), (x, *weights, *others, eps), options)
-        padded = min(max(8, triton.next_power_of_2(rows)), _MOST_ROWS)
+        padded = min(max(8, triton.next_power_of_2(rows)), MOST_ROWS)
         options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm}
     elif launch.form == "matvec":
         return Call(matvec_kernel, (tiles,), (x, *weights, *others, eps), options | {"M": rows, "AHEAD": launch.ahead})

@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from firsttoken.kernels.quant_linear import HALF_RUN, QuantForm
+from firsttoken.kernels.quant_forms import HALF_RUN, QuantForm
 
 FORMS: dict[QuantForm, int] = {"int4": 1, "int8": 2, "fp8": 3}
 HALF: tl.constexpr = tl.constexpr(HALF_RUN)

@@ -6,34 +6,35 @@ import torch
 import triton
 from torch import Tensor
 
-from firsttoken.kernels.gpu.call import overlap, run_kernel
+from firsttoken.kernels.gpu.call import dependent, overlap, run_kernel
 from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.launch import Product
 from firsttoken.kernels.gpu.pair_rows import pair_rows_kernel
+from firsttoken.kernels.gpu.quant_dot import MOST_ROWS
 from firsttoken.kernels.gpu.quant_pairs import quant_pairs_kernel
 from firsttoken.kernels.gpu.quant_product import form_constants
 from firsttoken.kernels.gpu.split_parts import split_parts
-from firsttoken.kernels.linear import Norm
+from firsttoken.kernels.linear import GpuLinear, Norm
 from firsttoken.kernels.quant_linear import QuantLinear
 
-_MOST_ROWS = 64  # that a program multiplies
 _WIDE = 4096  # inputs of a row beyond which more threads pair them
 
 
 def pair_product(
     launch: Product,
     x: Tensor,
-    weight: QuantLinear,
+    weight: GpuLinear,
     out: Tensor,
     *,
     norm: Norm | None = None,
     residual: Tensor | None = None,
     swiglu: bool = False,
-    pdl: bool,
 ) -> Tensor:
     """x [rows, in], normalised where there is a norm, times the weight: into `out` [rows, N]."""
+    assert isinstance(weight, QuantLinear), "no table has this form for a dense weight"
     rows, k = x.shape
-    block = min(max(8, triton.next_power_of_2(rows)), _MOST_ROWS)
+    pdl = dependent(x)
+    block = min(max(8, triton.next_power_of_2(rows)), MOST_ROWS)
     blocks, tiles = triton.cdiv(rows, block), triton.cdiv(launch.n, launch.bn)
     tile = 0 if weight.form == "fp8" else launch.bk
     pairs, powers, sums = pair_rows(x, norm, padded=blocks * block, tile=tile, pdl=pdl)

@@ -26,7 +26,7 @@ def pair_rows_kernel(
     SUMS: tl.constexpr,  # 0 is none
     PDL: tl.constexpr,
 ):
-    """Rows as pairs of E4M3 numbers; RMSNorm before it. Rows from M on are zeros."""
+    """Rows of bf16 as pairs of E4M3 numbers; RMSNorm before it. Rows from M on are zeros."""
     if PDL:
         gdc_launch_dependents()
         gdc_wait()
@@ -37,9 +37,10 @@ def pair_rows_kernel(
         v = v * tl.rsqrt(tl.sum(v * v, axis=0) / K + eps)
         if not FOLDED:
             v = v * tl.load(norm_weight + k, mask=k < K, other=0.0).to(tl.float32)
-    # The largest is brought to [128, 256): what is below its 2^14th part loses bits
+    # The largest is brought to [128, 256): what is below its 2^13th part may lose bits
     most = tl.maximum(tl.max(tl.abs(v), axis=0), 1e-30)
     power = ((most.to(tl.int32, bitcast=True) & 0x7F800000) - (7 << 23)).to(tl.float32, bitcast=True)
+    power += tl.sum(v * 0.0, axis=0)  # a row with a number that is none stays one: cutting would make it zero
     v = v / power
     # Cut, not rounded, so that the conversion is exact: of the eight bits that bf16 has, four and four. What lies below
     # E4M3's normal numbers comes to its grid by an addition; to read the converted one back would be simpler, but

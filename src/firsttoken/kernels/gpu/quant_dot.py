@@ -20,16 +20,18 @@ from firsttoken.kernels.gpu.packed import HALF, added, inputs, ones, unit, value
 from firsttoken.kernels.gpu.prefetch import prefetch_l2
 from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part
 
+MOST_ROWS = 64  # of activations that a program multiplies
+
 
 @triton.jit
-def _grid(grid, rows, rows_mask, k, K: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):
+def grid_of(grid, rows, rows_mask, k, K: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):
     """The scales or zeros [BN] of input k."""
     GROUPS: tl.constexpr = (K + GROUP - 1) // GROUP
     return tl.load(grid + rows // ROWS * GROUPS + k // GROUP, mask=rows_mask, other=0)
 
 
 @triton.jit
-def _turn(begin, turn, TURNS: tl.constexpr):
+def tile_of_turn(begin, turn, TURNS: tl.constexpr):
     """Which of a row's tiles is multiplied in a turn: programs begin at different ones.
 
     All read the same activations. In step with each other they would ask one slice of the L2 cache for them, hundreds
@@ -132,12 +134,12 @@ def quant_dot_kernel(
     begin = tl.program_id(0) % TURNS
     first = part + begin * COUNT
     # Scales are asked for a turn ahead: they only meet a product's result, so nothing else would hide their way.
-    s1 = _grid(scale, n, n_mask, first * PER, K, GROUP, ROWS)
-    z1 = _grid(zero, n, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s1
+    s1 = grid_of(scale, n, n_mask, first * PER, K, GROUP, ROWS)
+    z1 = grid_of(zero, n, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s1
     s_up1, z_up1 = s1, z1
     if SWIGLU:
-        s_up1 = _grid(scale, n + N, n_mask, first * PER, K, GROUP, ROWS)
-        z_up1 = _grid(zero, n + N, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s_up1
+        s_up1 = grid_of(scale, n + N, n_mask, first * PER, K, GROUP, ROWS)
+        z_up1 = grid_of(zero, n + N, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s_up1
     if PDL:
         if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
             lines = tl.arange(0, PREFETCH // 128) * 128
@@ -154,14 +156,14 @@ def quant_dot_kernel(
     acc_up, total, none = acc, acc, acc
     for turn in tl.range(0, TURNS, num_stages=STAGES):
         s, z, s_up, z_up = s1, z1, s_up1, z_up1
-        k0 = part + _turn(begin, turn, TURNS) * COUNT
-        after = (part + _turn(begin, turn + 1, TURNS) * COUNT) * PER
+        k0 = part + tile_of_turn(begin, turn, TURNS) * COUNT
+        after = (part + tile_of_turn(begin, turn + 1, TURNS) * COUNT) * PER
         if GROUPED:
-            s1 = _grid(scale, n, n_mask, after, K, GROUP, ROWS)
-            z1 = _grid(zero, n, n_mask, after, K, GROUP, ROWS) if ZERO > 0 else s1
+            s1 = grid_of(scale, n, n_mask, after, K, GROUP, ROWS)
+            z1 = grid_of(zero, n, n_mask, after, K, GROUP, ROWS) if ZERO > 0 else s1
             if SWIGLU:
-                s_up1 = _grid(scale, n + N, n_mask, after, K, GROUP, ROWS)
-                z_up1 = _grid(zero, n + N, n_mask, after, K, GROUP, ROWS) if ZERO > 0 else s_up1
+                s_up1 = grid_of(scale, n + N, n_mask, after, K, GROUP, ROWS)
+                z_up1 = grid_of(zero, n + N, n_mask, after, K, GROUP, ROWS) if ZERO > 0 else s_up1
         if NORM:
             wide = plain.to(tl.float32)
             squares += wide * wide

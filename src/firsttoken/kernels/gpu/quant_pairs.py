@@ -20,15 +20,8 @@ from firsttoken.kernels.gpu.finish_tile import finish_tile
 from firsttoken.kernels.gpu.packed import HALF, inputs, values_a_byte
 from firsttoken.kernels.gpu.pair_rows import LEFT
 from firsttoken.kernels.gpu.prefetch import prefetch_l2
+from firsttoken.kernels.gpu.quant_dot import grid_of, tile_of_turn
 from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part
-
-
-@triton.jit
-def _grid(grid, rows, rows_mask, k, K: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):
-    """The scales or zeros [BN] of input k."""
-    GROUPS: tl.constexpr = (K + GROUP - 1) // GROUP
-    return tl.load(grid + rows // ROWS * GROUPS + k // GROUP, mask=rows_mask, other=0).to(tl.float32)
-
 
 _LOW: tl.constexpr = tl.constexpr("and.b32 $0, $1, 0x0f0f0f0f;")
 _HIGH: tl.constexpr = tl.constexpr("{ .reg .b32 t; shr.u32 t, $1, 4; and.b32 $0, t, 0x0f0f0f0f; }")
@@ -54,6 +47,37 @@ def _product(tile, low, high, FORM: tl.constexpr, ASM: tl.constexpr):
     else:
         part = tl.dot(_halves(tile, False, ASM), low, none)
         return tl.dot(_halves(tile, True, ASM), high, part)
+
+
+@triton.jit
+def _weights(w, at, k0, n_mask, EVEN: tl.constexpr):
+    """A tile of the weight, zeros past its last row. EVEN: it has no rows past it, and the loads no mask."""
+    if EVEN:
+        return tl.load(w + at + k0, eviction_policy="evict_first")
+    else:
+        return tl.load(w + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
+
+
+@triton.jit
+def _scaled(
+    part,
+    total,
+    scale,
+    zero,
+    k,
+    n,
+    n_mask,
+    K: tl.constexpr,
+    GROUP: tl.constexpr,
+    ROWS: tl.constexpr,
+    FORM: tl.constexpr,
+    ZERO: tl.constexpr,
+):
+    """Products of input k's group with values -> products with the weight: [BN, 2 BM]."""
+    if FORM == 1:
+        z = 8.0 if ZERO == 0 else grid_of(zero, n, n_mask, k, K, GROUP, ROWS).to(tl.float32)[:, None]
+        part = part * 512.0 - total * z
+    return part * grid_of(scale, n, n_mask, k, K, GROUP, ROWS).to(tl.float32)[:, None]
 
 
 @triton.jit
@@ -103,7 +127,7 @@ def quant_pairs_kernel(
     PART: tl.constexpr = KB // SPLITS
     TURNS: tl.constexpr = PART // COUNT
     GROUPED: tl.constexpr = GROUP < K
-    UNIT: tl.constexpr = 1.0 if FORM == 3 else 512.0
+    EVEN: tl.constexpr = N % BN == 0
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     n_mask = n < N
     first_row = tl.program_id(2) * BM
@@ -112,8 +136,9 @@ def quant_pairs_kernel(
     at = n[:, None] * KB + tl.arange(0, COUNT)[None, :]
     p = first_row * 2 + tl.arange(0, 2 * BM)  # numbers of the rows' pairs
     part = 0 if SPLITS == 1 else tl.program_id(1) * PART
-    # Programs begin at different tiles: in step they would all ask one slice of L2 for the same activations
     begin = tl.program_id(0) % TURNS
+    whole_s = grid_of(scale, n, n_mask, 0, K, GROUP, ROWS).to(tl.float32)
+    whole_s_up = grid_of(scale, n + N, n_mask, 0, K, GROUP, ROWS).to(tl.float32) if SWIGLU else whole_s
     if PDL:
         if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
             lines = tl.arange(0, PREFETCH // 128) * 128
@@ -122,47 +147,30 @@ def quant_pairs_kernel(
             if SWIGLU:
                 prefetch_l2(where + N * KB)
         gdc_wait()
+    by = tl.load(powers + m, mask=m_mask, other=0.0)[None, :]
     acc = tl.zeros((BN, 2 * BM), dtype=tl.float32)
     acc_up = acc
     for turn in tl.range(0, TURNS, num_stages=STAGES):
-        place = begin + turn
-        k0 = part + tl.where(place >= TURNS, place - TURNS, place) * COUNT
+        k0 = part + tile_of_turn(begin, turn, TURNS) * COUNT
         k = inputs(k0, COUNT, FORM)
         low = tl.load(pairs + p[None, :] * K + k[:, None])
         high = tl.load(pairs + p[None, :] * K + (k + HALF)[:, None]) if FORM == 1 else low
-        if N % BN == 0:
-            tile = tl.load(w + at + k0, eviction_policy="evict_first")
-        else:
-            tile = tl.load(w + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
-        if SWIGLU:
-            if N % BN == 0:
-                up = tl.load(w + N * KB + at + k0, eviction_policy="evict_first")
-            else:
-                up = tl.load(w + N * KB + at + k0, mask=n_mask[:, None], other=0.0, eviction_policy="evict_first")
+        tile = _weights(w, at, k0, n_mask, EVEN)
+        up = _weights(w + N * KB, at, k0, n_mask, EVEN) if SWIGLU else tile
+        total = 0.0
+        if FORM == 1:
+            total = tl.load(sums + p // 2 * (K // BK) + k0 * PER // BK, mask=p % 2 == 0, other=0.0)[None, :]
+        some = _product(tile, low, high, FORM, ASM)
         if GROUPED:
-            s = _grid(scale, n, n_mask, k0 * PER, K, GROUP, ROWS)[:, None]
-            some = _product(tile, low, high, FORM, ASM)
-            if FORM == 1:
-                z = 8.0 if ZERO == 0 else _grid(zero, n, n_mask, k0 * PER, K, GROUP, ROWS)[:, None]
-                total = tl.load(sums + p // 2 * (K // BK) + k0 * PER // BK, mask=p % 2 == 0, other=0.0)[None, :]
-                some = some * UNIT - total * z
-            acc += some * s
-            if SWIGLU:
-                s = _grid(scale, n + N, n_mask, k0 * PER, K, GROUP, ROWS)[:, None]
-                some = _product(up, low, high, FORM, ASM)
-                if FORM == 1:
-                    z = 8.0 if ZERO == 0 else _grid(zero, n + N, n_mask, k0 * PER, K, GROUP, ROWS)[:, None]
-                    some = some * UNIT - total * z
-                acc_up += some * s
-        else:
-            acc += _product(tile, low, high, FORM, ASM)
-            if SWIGLU:
-                acc_up += _product(up, low, high, FORM, ASM)
+            some = _scaled(some, total, scale, zero, k0 * PER, n, n_mask, K, GROUP, ROWS, FORM, ZERO)
+        acc += some
+        if SWIGLU:
+            some = _product(up, low, high, FORM, ASM)
+            if GROUPED:
+                some = _scaled(some, total, scale, zero, k0 * PER, n + N, n_mask, K, GROUP, ROWS, FORM, ZERO)
+            acc_up += some
     acc = _whole(acc, BN, BM)
-    if SWIGLU:
-        acc_up = _whole(acc_up, BN, BM)
-    else:
-        acc_up = acc
+    acc_up = _whole(acc_up, BN, BM) if SWIGLU else acc
     if SPLITS > 1:
         place = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
         PARTS: tl.constexpr = 1 + SWIGLU
@@ -175,12 +183,9 @@ def quant_pairs_kernel(
         acc = add_parts(acc, mine, 0, PARTS, SPLITS)
         if SWIGLU:
             acc_up = add_parts(acc, mine, 1, PARTS, SPLITS)
-    by = tl.load(powers + m, mask=m_mask, other=0.0)[None, :]
-    if GROUPED:
-        acc *= by
-        acc_up *= by
-    else:
-        acc *= by * _grid(scale, n, n_mask, 0, K, GROUP, ROWS)[:, None]
-        if SWIGLU:
-            acc_up *= by * _grid(scale, n + N, n_mask, 0, K, GROUP, ROWS)[:, None]
+    acc *= by
+    acc_up *= by
+    if not GROUPED:
+        acc *= whole_s[:, None]
+        acc_up *= whole_s_up[:, None]
     finish_tile(acc, acc_up, bias, residual, out, n, n_mask, m, m_mask, N, SWIGLU, RESIDUAL, BIAS)

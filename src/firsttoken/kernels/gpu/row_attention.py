@@ -175,7 +175,7 @@ def row_attention_kernel(
     if FUSED and index == num_parts - 1:
         k_new = norm_rope(k_raw[None, :], k_norm, c, s, eps, HEAD_DIM, QK_NORM)  # [1, HEAD_DIM]
         k_kept = encode(k_new / k_scale) if KV_FORM else k_new.to(k_cache.dtype.element_ty)
-        v_kept = encode(v_raw.to(tl.float32) / v_scale) if KV_FORM else v_raw
+        v_kept = encode(v_raw.to(tl.float32) / v_scale) if KV_FORM else v_raw.to(v_cache.dtype.element_ty)
         at_new = ((slot // BLOCK * KV_HEADS + kv_head) * BLOCK + slot % BLOCK) * HEAD_DIM
         tl.store(k_cache + at_new + d[None, :], k_kept)
         tl.store(v_cache + at_new + d, v_kept)

@@ -120,15 +120,20 @@
   });
 
   // Esc stops an answer, unless it closes something. What closes by it prevents its default. While Chainlit counts anew
-  // what is open (a dialog comes, a tooltip goes) nothing takes it and it would be lost: then it is pressed once more.
+  // what is open (a dialog comes, a tooltip goes) nothing takes it and it would be lost: then it is pressed
+  // again, for a second.
+  let again = 0;
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || event.defaultPrevented) return;
     const open = [...document.querySelectorAll('[role="dialog"], [role="menu"]')];
     if (!open.length) document.querySelector('#stop-button')?.click();
     else
       setTimeout(() => {
-        if (!event.defaultPrevented && open.some((node) => node.isConnected && node.dataset.state === 'open'))
+        if (event.defaultPrevented || again === 20) again = 0;
+        else if (open.some((node) => node.isConnected && node.dataset.state === 'open')) {
+          again += 1;
           document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, cancelable: true }));
+        } else again = 0;
       }, 50);
   });
 
