@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,9 +21,10 @@ from firsttoken.kernels.quant_linear import QuantLinear
 pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu.card import GpuCard
-from firsttoken.kernels.gpu.card_facts import CardFacts
+from firsttoken.kernels.gpu.card_facts import CardFacts, imagined
 from firsttoken.kernels.gpu.compile_pool import Build, CompilePool
 from firsttoken.kernels.gpu.measured_product import operands
+from firsttoken.kernels.gpu.ops import picked
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 DTYPE = torch.bfloat16 if torch.cuda.is_available() else torch.float32
@@ -128,3 +130,17 @@ def test_products_with_quantised_weights_are_measured_against_what_those_stand_f
     launch = Product(op=job.op, n=24, k=256, rows=1, form="matvec", bn=8, bk=128, ahead=0, weight=weight)
     assert made.error(launch) < (1e-4 if torch.float32 == DTYPE else ERROR_BOUND)
     assert 0.02 < float(made.run(launch).std()) < 10, "numbers as a model has them"
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "form"),
+    [((9, 0), torch.bfloat16, "pairs"), ((9, 0), torch.float16, "dot"), ((8, 6), torch.bfloat16, "dot")],
+    ids=str,
+)
+def test_pairs_are_for_bfloat16_on_cards_that_multiply_fp8_whatever_a_table_says(
+    capability: tuple[int, int], dtype: torch.dtype, form: str
+) -> None:
+    job = Job(name="qkv", op="norm_linear", n=6144, k=2560, rows=16, weight="fp8-row")
+    with imagined(replace(HOPPER, capability=capability)):
+        made = operands(job, torch.device("meta"), dtype)
+        assert picked(made.x, job.op, job.n, made.weights[0]).form == form

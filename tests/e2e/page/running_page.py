@@ -103,13 +103,17 @@ class Tab:
 
     def ask(self, question: str) -> None:
         """Fills it in until it is taken: what comes while Chainlit draws anew is lost, and nobody types so quickly."""
+        said = self.page.locator("[data-step-type=user_message]")
+        before = said.count()
         for _ in range(4):
             self.page.fill("#chat-input", question)
             with suppress(AssertionError):
                 expect(self.page.locator("#chat-submit")).to_be_enabled(timeout=5000)
-                break
+                self.page.press("#chat-input", "Enter")
+                expect(said).not_to_have_count(before, timeout=5000)
+                return
             self.page.fill("#chat-input", "")
-        self.page.press("#chat-input", "Enter")
+        raise AssertionError(f"{question!r} was never taken")
 
     def expect_answer(self, text: str | re.Pattern[str], number: int = -1) -> None:
         expect(self.page.locator(".ai-message .message-content").nth(number)).to_contain_text(text)

@@ -48,7 +48,7 @@ def norm_linear(
     launch: Product | None = None,
 ) -> Tensor:
     """As `kernels.norm_linear`."""
-    launch = launch or _pick(x, "norm_linear", weight.out_features, weight)
+    launch = launch or picked(x, "norm_linear", weight.out_features, weight)
     if launch.form == "library":
         return _normed(x, norm, weight, out_dtype)
     out = x.new_empty(len(x), weight.out_features, dtype=out_dtype)
@@ -64,7 +64,7 @@ def norm_linear(
 def norm_linear_swiglu(x: Tensor, norm: Norm, weight: GpuLinear, *, launch: Product | None = None) -> Tensor:
     """As `kernels.norm_linear_swiglu`."""
     inter = weight.out_features // 2
-    launch = launch or _pick(x, "norm_linear_swiglu", inter, weight)
+    launch = launch or picked(x, "norm_linear_swiglu", inter, weight)
     out = x.new_empty(len(x), inter)
     if launch.form == "library":
         gate_up = _normed(x, norm, weight)
@@ -81,7 +81,7 @@ def norm_linear_swiglu(x: Tensor, norm: Norm, weight: GpuLinear, *, launch: Prod
 
 def linear_add(x: Tensor, weight: GpuLinear, residual: Tensor, *, launch: Product | None = None) -> Tensor:
     """As `kernels.linear_add`."""
-    launch = launch or _pick(x, "linear_add", weight.out_features, weight)
+    launch = launch or picked(x, "linear_add", weight.out_features, weight)
     if launch.form == "library":
         if isinstance(weight, QuantLinear) and has_fp8_product(x, weight):
             product = fp8_product(x, weight)
@@ -141,7 +141,8 @@ def _product(x: Tensor, weight: DenseLinear, out_dtype: torch.dtype | None = Non
     return torch.mm(x, weight.weight.t(), out_dtype=out_dtype)
 
 
-def _pick(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
+def picked(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
+    """The launch in use for rows x [rows, in] and a weight: of the card's table, where its form can take them."""
     kind = weight.kind if isinstance(weight, QuantLinear) else DENSE
     card = facts_of(x.device)
     launch = pick("" if card is None else card.name, op, n, weight.in_features, len(x), kind)
