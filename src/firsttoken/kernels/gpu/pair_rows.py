@@ -37,11 +37,12 @@ def pair_rows_kernel(
         v = v * tl.rsqrt(tl.sum(v * v, axis=0) / K + eps)
         if not FOLDED:
             v = v * tl.load(norm_weight + k, mask=k < K, other=0.0).to(tl.float32)
-    # The largest is brought to [128, 256): what is below its 2^13th part may lose bits
-    most = tl.maximum(tl.max(tl.abs(v), axis=0), 1e-30)
-    power = ((most.to(tl.int32, bitcast=True) & 0x7F800000) - (7 << 23)).to(tl.float32, bitcast=True)
-    power += tl.sum(v * 0.0, axis=0)  # a row with a number that is none stays one: cutting would make it zero
-    v = v / power
+    # The largest is brought to [128, 256): what is below its 2^13th part may lose bits. Magnitudes have the same order
+    # as whole numbers, and what is infinite or no number is above all others: such a row may not be cut into numbers.
+    most = tl.maximum(tl.max(v.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=0), 0x0DA24260)  # 1e-30
+    power = (most & 0x7F800000) - (7 << 23)
+    v = v * ((254 << 23) - power).to(tl.float32, bitcast=True)  # over the power, exactly
+    power = tl.where(most < 0x7F800000, power.to(tl.float32, bitcast=True), float("nan"))
     # Cut, not rounded, so that the conversion is exact: of the eight bits that bf16 has, four and four. What lies below
     # E4M3's normal numbers comes to its grid by an addition; to read the converted one back would be simpler, but
     # ptxas 12.8 then reads registers that were never written.
