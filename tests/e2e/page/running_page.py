@@ -128,6 +128,16 @@ class Tab:
         self.expect_feet(before + 1)
 
     @property
+    def address(self) -> str:
+        """The chat's own, which Chainlit gives it a moment after its first question."""
+        self.page.wait_for_url("**/thread/*")
+        return self.page.url
+
+    def reload(self) -> None:
+        """Loads a chat again; before it has an address that would be the empty page."""
+        self.page.goto(self.address)
+
+    @property
     def foot(self) -> str:
         return self.page.locator(".foot").last.inner_text()
 

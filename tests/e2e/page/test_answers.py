@@ -112,7 +112,7 @@ def test_an_edited_question_replaces_all_that_followed(tab: Tab, model: Scripted
     tab.expect_answer("You said: two, but better")
     tab.expect_feet(2)
     assert [message["content"] for message in model.asked[-1].messages[::2]] == ["one", "two, but better"]
-    tab.page.reload()
+    tab.reload()
     tab.expect_feet(2)
 
 

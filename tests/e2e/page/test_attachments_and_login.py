@@ -20,7 +20,7 @@ def test_a_text_file_is_counted_sent_with_its_question_and_kept(tab: Tab, model:
     tab.ask_and_wait("What does it do?")
     sent = "notes.py\n```python\nprint('你好')  # three words\n```\n\nWhat does it do?"
     assert model.asked[0].question == sent
-    tab.page.reload()
+    tab.reload()
     tab.expect_feet(1)
     expect(tab.page.get_by_role("link", name="notes.py")).to_be_visible()
     tab.ask_and_wait("And now?")

@@ -72,7 +72,7 @@ def test_a_wrong_value_is_said_in_words_and_not_taken(open_tab: OpenTab, model: 
 def test_a_chat_keeps_its_own_settings(tab: Tab, model: ScriptedModel) -> None:
     tab.set(temperature="0.1")
     tab.ask_and_wait("one")
-    address = tab.page.url
+    address = tab.address
     tab.page.locator("#new-chat-button").first.click()
     expect(tab.page.locator("#welcome-screen")).to_be_visible()
     tab.set(temperature="")
