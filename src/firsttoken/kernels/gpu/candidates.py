@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from firsttoken.kernels.gpu.launch import DENSE, Op, Product, group_of
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, group_of, quant_tile_rows
 
 MATVEC_ROWS = 4  # the most rows that `matvec` is written for
 DOT_ROWS = range(2, 65)  # rows that `rows_dot` is tried for
@@ -172,7 +172,7 @@ def _all(job: Job, limits: Limits) -> Iterator[Product]:
 def _quantised(job: Job, limits: Limits, held: int) -> Iterator[Product]:
     if job.rows > QUANT_ROWS:
         return
-    padded, bits = max(8, 1 << (job.rows - 1).bit_length()), _bits(job.weight)
+    padded, bits = quant_tile_rows(job.rows), _bits(job.weight)
     if job.rows == 1:  # on an H200 1.10 and 1.31 ms a step with FP8, against 1.61 by the matrix units
         for bn, size, warps, ahead in itertools.product((1, 2, 4, 8), (256, 512, 1024), (1, 2, 4), (0, 1)):
             words, bk = bn * size // (128 * warps), size * 8 // bits  # a thread's; size is bytes
@@ -184,24 +184,19 @@ def _quantised(job: Job, limits: Limits, held: int) -> Iterator[Product]:
                 yield _of(job, "fixed", bn=bn, bk=bk, warps=warps)
         return
     prefetches = (0, 256) if limits.dependent_launch else (0,)
-    tiles = itertools.product((16, 32, 64, 128), (32, 64, 128, 256), (1, 2, 4), (3, 4, 6, 8))
-    for bn, bk, warps, stages in tiles:
-        stage = bk * (bn * held * bits // 8 + 2 * padded)
-        registers = bn * padded * held / (32 * warps)
-        if job.n % bn or (stages - 1) * stage > limits.shared_bytes or registers > _DOT_REGISTERS / 2:
-            continue
-        for splits, prefetch in itertools.product((1, 2, 4, 8), prefetches):
-            yield _of(job, "dot", bn=bn, bk=bk, warps=warps, stages=stages, splits=splits, prefetch=prefetch)
-    if not limits.fp8:
-        return
-    tiles = itertools.product((64, 128), (64, 128, 256), (4, 8), (3, 4, 6))
-    for bn, bk, warps, stages in tiles:
-        stage = bk * (bn * held * bits // 8 + 2 * padded)
-        registers = 2 * bn * padded * held / (32 * warps)
-        if job.n % bn or (stages - 1) * stage > limits.shared_bytes or registers > _DOT_REGISTERS:
-            continue
-        for splits, prefetch in itertools.product((1, 2, 4, 8), prefetches):
-            yield _of(job, "pairs", bn=bn, bk=bk, warps=warps, stages=stages, splits=splits, prefetch=prefetch)
+    tiles: dict[str, tuple[tuple[int, ...], ...]] = {
+        "dot": ((16, 32, 64, 128), (32, 64, 128, 256), (1, 2, 4), (3, 4, 6, 8))
+    }
+    if limits.fp8:
+        tiles["pairs"] = ((64, 128), (64, 128, 256), (4, 8), (3, 4, 6))
+    for form, ranges in tiles.items():
+        for bn, bk, warps, stages in itertools.product(*ranges):
+            stage = bk * (bn * held * bits // 8 + 2 * padded)
+            registers = bn * padded * held / (32 * warps)  # pairs have, and may have, twice as many
+            if job.n % bn or (stages - 1) * stage > limits.shared_bytes or registers > _DOT_REGISTERS / 2:
+                continue
+            for splits, prefetch in itertools.product((1, 2, 4, 8), prefetches):
+                yield _of(job, form, bn=bn, bk=bk, warps=warps, stages=stages, splits=splits, prefetch=prefetch)
 
 
 def _of(job: Job, form: str, **shape: int) -> Product:

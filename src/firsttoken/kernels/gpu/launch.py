@@ -86,6 +86,11 @@ def _quantised(op: Op, n: int, k: int, rows: int, weight: str) -> Product:
     return Product(op=op, n=n, k=k, rows=rows, form="dot", bk=bk, splits=splits, weight=weight, **tile)
 
 
+def quant_tile_rows(rows: int) -> int:
+    """Rows that a program of `quant_dot` or `quant_pairs` multiplies at once: a power of two, 8 to 64."""
+    return min(max(8, 1 << (rows - 1).bit_length()), 64)
+
+
 def group_of(weight: str, k: int) -> int:
     """How many inputs share a scale in a weight of this kind, of k inputs."""
     group = weight.split("-")[1].split("x")[0]

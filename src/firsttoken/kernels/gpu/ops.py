@@ -12,11 +12,11 @@ from torch import Tensor
 from firsttoken.kernels.gpu.call import Call, dependent, overlap, run_kernel
 from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
-from firsttoken.kernels.gpu.launch import DENSE, Op, Product, default_product
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, default_product, quant_tile_rows
 from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.pair_product import pair_product
-from firsttoken.kernels.gpu.quant_dot import MOST_ROWS, quant_dot_kernel
+from firsttoken.kernels.gpu.quant_dot import quant_dot_kernel
 from firsttoken.kernels.gpu.quant_fixed import quant_fixed_kernel
 from firsttoken.kernels.gpu.quant_matvec import quant_matvec_kernel
 from firsttoken.kernels.gpu.quant_product import form_constants, fp8_product, has_fp8_product, widened
@@ -146,10 +146,9 @@ def picked(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
     kind = weight.kind if isinstance(weight, QuantLinear) else DENSE
     card = facts_of(x.device)
     launch = pick("" if card is None else card.name, op, n, weight.in_features, len(x), kind)
+    # A table may be of another card, or measured with other activations
     if launch.form == "pairs" and not (card is not None and card.has_fp8 and x.dtype == torch.bfloat16):
-        return default_product(
-            op, n, weight.in_features, len(x), kind
-        )  # a table of another card, or measured otherwise
+        return default_product(op, n, weight.in_features, len(x), kind)
     return launch
 
 
@@ -205,7 +204,7 @@ def arrange(
                 return Call(quant_fixed_kernel, (tiles,), (x, *weights, *others, eps), options)
             options |= {"AHEAD": launch.ahead, "BY": 0 if not by_asm else 2 if native else 1}
             return Call(quant_matvec_kernel, (tiles,), (x, *weights, *others, eps), options)
-        padded = min(max(8, triton.next_power_of_2(rows)), MOST_ROWS)
+        padded = quant_tile_rows(rows)
         options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm}
     elif launch.form == "matvec":
         return Call(matvec_kernel, (tiles,), (x, *weights, *others, eps), options | {"M": rows, "AHEAD": launch.ahead})

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from firsttoken.kernels.gpu.call import dependent, overlap, run_kernel
 from firsttoken.kernels.gpu.card_facts import facts_of
-from firsttoken.kernels.gpu.launch import Product
+from firsttoken.kernels.gpu.launch import Product, quant_tile_rows
 from firsttoken.kernels.gpu.pair_rows import pair_rows_kernel
-from firsttoken.kernels.gpu.quant_dot import MOST_ROWS
 from firsttoken.kernels.gpu.quant_pairs import quant_pairs_kernel
 from firsttoken.kernels.gpu.quant_product import form_constants
 from firsttoken.kernels.gpu.split_parts import split_parts
@@ -34,7 +33,7 @@ def pair_product(
     assert isinstance(weight, QuantLinear), "no table has this form for a dense weight"
     rows, k = x.shape
     pdl = dependent(x)
-    block = min(max(8, triton.next_power_of_2(rows)), MOST_ROWS)
+    block = quant_tile_rows(rows)
     blocks, tiles = triton.cdiv(rows, block), triton.cdiv(launch.n, launch.bn)
     tile = 0 if weight.form == "fp8" else launch.bk
     pairs, powers, sums = pair_rows(x, norm, padded=blocks * block, tile=tile, pdl=pdl)

@@ -12,3 +12,10 @@ def prefetch_l2(pointers):
     tl.inline_asm_elementwise(
         "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
     )
+
+
+@triton.jit
+def prefetch_rows(w, rows, first, PITCH: tl.constexpr, BYTES: tl.constexpr):
+    """Asks for BYTES, a multiple of 128, of each of these rows of bytes, from byte `first` on."""
+    lines = tl.arange(0, BYTES // 128) * 128
+    prefetch_l2(w + rows[:, None] * PITCH + first + lines[None, :])

@@ -17,10 +17,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from firsttoken.kernels.gpu.finish_tile import finish_tile
 from firsttoken.kernels.gpu.packed import HALF, added, inputs, ones, unit, values, values_a_byte
-from firsttoken.kernels.gpu.prefetch import prefetch_l2
+from firsttoken.kernels.gpu.prefetch import prefetch_rows
 from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part
-
-MOST_ROWS = 64  # of activations that a program multiplies
 
 
 @triton.jit
@@ -142,11 +140,9 @@ def quant_dot_kernel(
         z_up1 = grid_of(zero, n + N, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s_up1
     if PDL:
         if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
-            lines = tl.arange(0, PREFETCH // 128) * 128
-            where = w + n[:, None] * KB + tl.minimum(first, part + PART - PREFETCH) + lines[None, :]
-            prefetch_l2(where)
+            prefetch_rows(w, n, tl.minimum(first, part + PART - PREFETCH), KB, PREFETCH)
             if SWIGLU:
-                prefetch_l2(where + N * KB)
+                prefetch_rows(w, n + N, tl.minimum(first, part + PART - PREFETCH), KB, PREFETCH)
         gdc_wait()
     r = first_row + tl.arange(0, RM)
     r_at, r_mask = r[:, None] * K + tl.arange(0, BK)[None, :], (r < M)[:, None]

@@ -19,7 +19,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from firsttoken.kernels.gpu.finish_tile import finish_tile
 from firsttoken.kernels.gpu.packed import HALF, inputs, values_a_byte
 from firsttoken.kernels.gpu.pair_rows import LEFT
-from firsttoken.kernels.gpu.prefetch import prefetch_l2
+from firsttoken.kernels.gpu.prefetch import prefetch_rows
 from firsttoken.kernels.gpu.quant_dot import grid_of, tile_of_turn
 from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part
 
@@ -141,11 +141,9 @@ def quant_pairs_kernel(
     whole_s_up = grid_of(scale, n + N, n_mask, 0, K, GROUP, ROWS).to(tl.float32) if SWIGLU else whole_s
     if PDL:
         if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
-            lines = tl.arange(0, PREFETCH // 128) * 128
-            where = w + n[:, None] * KB + tl.minimum(part + begin * COUNT, part + PART - PREFETCH) + lines[None, :]
-            prefetch_l2(where)
+            prefetch_rows(w, n, tl.minimum(part + begin * COUNT, part + PART - PREFETCH), KB, PREFETCH)
             if SWIGLU:
-                prefetch_l2(where + N * KB)
+                prefetch_rows(w, n + N, tl.minimum(part + begin * COUNT, part + PART - PREFETCH), KB, PREFETCH)
         gdc_wait()
     by = tl.load(powers + m, mask=m_mask, other=0.0)[None, :]
     acc = tl.zeros((BN, 2 * BM), dtype=tl.float32)

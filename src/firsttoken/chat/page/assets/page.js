@@ -129,11 +129,10 @@
     if (!open.length) document.querySelector('#stop-button')?.click();
     else
       setTimeout(() => {
-        if (event.defaultPrevented || again === 20) again = 0;
-        else if (open.some((node) => node.isConnected && node.dataset.state === 'open')) {
-          again += 1;
+        const lost = !event.defaultPrevented && open.some((node) => node.isConnected && node.dataset.state === 'open');
+        again = lost && again < 20 ? again + 1 : 0;
+        if (again)
           document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true, cancelable: true }));
-        } else again = 0;
       }, 50);
   });
 
