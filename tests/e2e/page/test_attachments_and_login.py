@@ -27,6 +27,17 @@ def test_a_text_file_is_counted_sent_with_its_question_and_kept(tab: Tab, model:
     assert model.asked[1].messages[0]["content"] == sent
 
 
+def test_a_file_that_comes_before_the_models_are_known_is_counted_too(
+    browser: Browser, running_model: RunningModel, data: Path, model: ScriptedModel
+) -> None:
+    model.state = "loading"
+    with RunningPage(running_model.url, data) as page, tab_on(browser, page.url) as tab:
+        expect(tab.page.locator("#server-state progress")).to_be_visible()  # its tab was opened without a list of models
+        model.state = "ready"
+        attach(tab, "notes.py", b"print(1)  # two")
+        expect(tab.page.get_by_text("notes.py: 3 tokens of the")).to_be_visible()
+
+
 def test_what_is_no_text_or_too_large_is_refused_in_words(browser: Browser, running_page: RunningPage) -> None:
     with tab_on(browser, running_page.url, allowed="41[35]") as tab:
         attach(tab, "binary", b"\x89PNG\r\n\x1a\n\0\0\0")

@@ -18,6 +18,12 @@ class Models:
         """The one of that name, else the first; None while none is known."""
         return next((model for model in self.known if model.name == name), self.known[0] if self.known else None)
 
+    async def pick_now(self, name: str | None) -> Model | None:
+        """`pick`; where none is known yet the server is asked once, without waiting for one that is not there."""
+        if not self.known:
+            await self.refresh()
+        return self.pick(name)
+
     async def refresh(self) -> bool:
         """Asks again, without waiting; whether the server answered. What was known stays where it did not."""
         try:

@@ -149,7 +149,7 @@ class Web:
 
     async def _say_cost(self, session: WebsocketSession, language: Language, name: str, text: str) -> None:
         """Raises HTTPException for a text that cannot fit with any question."""
-        model = self._service.models.pick(session.chat_settings.get("model"))
+        model = await self._service.models.pick_now(session.chat_settings.get("model"))
         count = await self._service.quick.count_text(model.name, text) if model else None
         tokens = estimate(text) if count is None else count
         if model is None or model.context is None:
