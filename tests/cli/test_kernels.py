@@ -6,12 +6,15 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
+import torch
 from rich.console import Console
 from tests.kernels.fake_card import FakeCard
+from tests.kernels.fake_steps import FakeSteps
 from tests.qwen3_4b import CONFIG
 
 from firsttoken.cli.kernels import Seconds
@@ -31,9 +34,27 @@ def us(product: Product) -> float:
     return 51.0 if product.n == 151936 else 50.0 + abs(product.ahead - 3)
 
 
-def measured(folder: Path, rows: tuple[int, ...] = (1,), out: Path | None = None, card: FakeCard | None = None) -> str:
+def step_us(rows: int, products: frozenset[Product]) -> float:
+    """Of whole steps of 36 layers: the launch of o that is the fastest alone slows its neighbours."""
+    return 500.0 + 36 * sum(us(p) + (2.0 if p.ahead == 3 and p.k == 4096 else 0.0) for p in products)
+
+
+def measured(
+    folder: Path,
+    rows: tuple[int, ...] = (1,),
+    out: Path | None = None,
+    card: FakeCard | None = None,
+    steps: Callable[[], FakeSteps] = lambda: FakeSteps(step_us),
+) -> str:
     screen = io.StringIO()
-    opened = OpenCard(card or FakeCard(us), NAME, read=4e12, processes=200, versions="torch 1, Triton 2")
+    opened = OpenCard(
+        card or FakeCard(us),
+        lambda *_: steps(),
+        NAME,
+        read=4e12,
+        processes=200,
+        versions="torch 1, Triton 2",
+    )
     config = parse_config(CONFIG)
     measure_launches(Console(file=screen, width=160), config, rows, opened, budget=60, out=out, folder=folder)
     return screen.getvalue()
@@ -57,8 +78,27 @@ def test_each_product_is_shown_with_its_rate_and_its_share_of_the_cards(tmp_path
         "97 of 97",
     ]
     assert row(screen, "head")[3:7] == ["51.0", "15.25", "381%", "the same"]
-    assert row(screen, "all of a step, 36 layers")[3] == "7,251", "36 layers of four products, and the head"
+    assert row(screen, "all of a step, 36 layers")[3] == "7,287", "36 layers of four products, and the head"
     assert "4.00 TB/s" in screen
+
+
+def test_a_launch_that_is_fast_alone_and_slow_in_a_whole_step_is_not_taken(tmp_path: Path) -> None:
+    screen = measured(tmp_path)
+    assert row(screen, "o")[2:7] == ["matvec 2x512, 2 warps, 2 ahead", "51.0", "0.41", "10%", "the same"]
+    whole = row(screen, "whole step")
+    assert whole[3:7] == ["9,572", "0.84", "21%", "9,680"]  # 8.0 GB in 9,572 µs
+    assert "(3 of 5 launches changed)" in screen
+
+
+def test_a_model_that_does_not_fit_has_its_launches_judged_alone(tmp_path: Path) -> None:
+    def none() -> FakeSteps:
+        raise torch.OutOfMemoryError
+
+    screen = measured(tmp_path, steps=none)
+    assert "does not fit in the card's free memory" in screen
+    assert row(screen, "o")[2] == "matvec 2x512, 2 warps, 3 ahead"
+    assert "whole step" not in screen
+    assert find_table(NAME, tmp_path).measured.endswith("over cold weights")
 
 
 def test_a_launch_in_use_that_gives_wrong_numbers_is_named_so(tmp_path: Path) -> None:
@@ -78,7 +118,9 @@ def test_what_was_found_is_what_serve_takes_next(tmp_path: Path) -> None:
         for n, k in ((6144, 2560), (2560, 4096), (9728, 2560), (2560, 9728), (151936, 2560))
         for rows in (1, 16)
     }
-    assert table.measured.endswith("torch 1, Triton 2, each product alone in a CUDA graph over cold weights")
+    assert table.measured.endswith(
+        "torch 1, Triton 2, each product alone in a CUDA graph over cold weights, then the best by whole decode steps"
+    )
 
 
 def test_a_second_measurement_of_other_rows_keeps_the_first(tmp_path: Path) -> None:

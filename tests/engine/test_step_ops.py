@@ -11,7 +11,7 @@ from firsttoken.model.config import parse_config
 pytest.importorskip("triton")
 
 from firsttoken.engine.step_ops import first_of_each_kind
-from firsttoken.model.hollow import hollow_decoder
+from firsttoken.model.made_up import hollow_decoder
 
 
 def test_a_rehearsal_takes_a_layer_of_each_kind() -> None:

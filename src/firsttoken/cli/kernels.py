@@ -77,8 +77,9 @@ def measure(
     """Find the fastest launches of MODEL's products on this card, and write them where `serve` looks for them.
 
     MODEL is as for `serve`; only its config is read, and weights are made up. Launches compile side by side, then run
-    one by one over weights that are in no cache. One replaces the launch in use where it is faster by more than 1 % and
-    gives the reference's numbers. Stop what else runs on the card first.
+    one by one over weights that are in no cache. The few fastest that give the reference's numbers then meet in whole
+    decode steps, and one replaces the launch in use where the step is faster by more than 0.2 %. Where the card does
+    not hold the whole model, it must be faster alone, by more than 1 %. Stop what else runs on the card first.
     """
     from firsttoken.cli.measured_launches import measure_launches, open_card
     from firsttoken.kernels.quant_forms import QUANT_FORMS

@@ -40,7 +40,7 @@ class CudaInputs:
         self.device = last_ids.device
         self._cache, self._last_ids = cache, last_ids
         self._num_heads, self._scale = num_heads, scale
-        self._tables = torch.zeros(table_shape, dtype=torch.int32, device=self.device)
+        self.tables = torch.zeros(table_shape, dtype=torch.int32, device=self.device)
         most = most_numbers(table_shape[0], max_tokens, sizes)
         pinned = self.device.type == "cuda"
         self._hosts = [torch.zeros(most, dtype=torch.int32, pin_memory=pinned) for _ in range(_RING)]
@@ -51,7 +51,7 @@ class CudaInputs:
         where, blocks = batch.table_updates
         if len(where):
             both = torch.from_numpy(np.stack([where, blocks])).pin_memory().to(self.device, non_blocking=True)
-            self._tables.view(-1)[both[0]] = both[1].to(torch.int32)
+            self.tables.view(-1)[both[0]] = both[1].to(torch.int32)
 
     def new(self, shape: StepShape) -> Tensor:
         """A device buffer for what the host sends of a step of this shape."""
@@ -89,8 +89,8 @@ class CudaInputs:
             (triton.cdiv(rows, pad),),
             inputs,
             self._last_ids,
-            self._tables,
-            self._tables.stride(0),
+            self.tables,
+            self.tables.stride(0),
             token_ids,
             rope_rows,
             kv_slots,
@@ -116,14 +116,14 @@ class CudaInputs:
             slots=kv_slots,
             query_start=slots,
             context_lens=contexts,
-            block_tables=self._tables,
+            block_tables=self.tables,
             host_rows=[],
             rows=self._token_rows(shape, parts) if shape.single else None,
             chunks=ChunkTiles(
                 tiles=inputs[3 * rows :].view(2, shape.tiles),
                 contexts=contexts,
                 table_rows=slots,
-                tables=self._tables,
+                tables=self.tables,
                 tile=shape.tile,
                 library=library,
             )
@@ -137,7 +137,7 @@ class CudaInputs:
         return TokenRows(
             count=rows,
             fused=shape.fused,
-            tables=self._tables,
+            tables=self.tables,
             parts=parts,
             partial=torch.empty(most_parts, kv_heads, group, self._cache.head_dim, device=self.device),
             partial_ml=torch.empty(most_parts, kv_heads, 2, group, device=self.device),

@@ -57,7 +57,7 @@ def rehearse_start(config: ModelConfig, settings: Settings) -> None:
     from firsttoken.engine.cuda_inputs import CudaInputs  # these import Triton
     from firsttoken.engine.step_ops import StepOps
     from firsttoken.kernels.gpu.draw import draw_top
-    from firsttoken.model.hollow import hollow_decoder
+    from firsttoken.model.made_up import hollow_decoder
 
     if settings.weights == "dense":
         config = replace(config, quantization=None)

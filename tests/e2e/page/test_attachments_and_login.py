@@ -32,7 +32,9 @@ def test_a_file_that_comes_before_the_models_are_known_is_counted_too(
 ) -> None:
     model.state = "loading"
     with RunningPage(running_model.url, data) as page, tab_on(browser, page.url) as tab:
-        expect(tab.page.locator("#server-state progress")).to_be_visible()  # its tab was opened without a list of models
+        expect(
+            tab.page.locator("#server-state progress")
+        ).to_be_visible()  # its tab was opened without a list of models
         model.state = "ready"
         attach(tab, "notes.py", b"print(1)  # two")
         expect(tab.page.get_by_text("notes.py: 3 tokens of the")).to_be_visible()

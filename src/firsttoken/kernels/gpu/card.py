@@ -56,6 +56,12 @@ class GpuCard:
         """As `search.Card`."""
         return self._made(job).error(product)
 
+    def forget(self) -> None:
+        """Gives the weights' memory back."""
+        self._weights.clear()
+        self._operands.clear()
+        torch.cuda.empty_cache()
+
     def _made(self, job: Job) -> Operands:
         if job not in self._operands:
             try:

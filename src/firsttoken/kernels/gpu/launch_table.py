@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
@@ -47,7 +48,6 @@ def use_table(choice: str, card: str) -> None:
 
     Raises ConfigError where the file is no table of the card.
     """
-    global _told
     told = None if choice == "auto" else Table(card=card, measured="", products=())
     if choice not in ("auto", "none"):
         try:
@@ -57,7 +57,23 @@ def use_table(choice: str, card: str) -> None:
                 f"--launch-table {choice} cannot be read ({error.strerror}); name a file that `firsttoken kernels "
                 "measure` wrote, auto or none."
             ) from None
-    _told = told
+    _tell(told)
+
+
+@contextmanager
+def launching_by(table: Table) -> Iterator[None]:
+    """Inside, this process launches by this table on its card."""
+    before = _told
+    _tell(table)
+    try:
+        yield
+    finally:
+        _tell(before)
+
+
+def _tell(table: Table | None) -> None:
+    global _told
+    _told = table
     pick.cache_clear()
     table_for.cache_clear()
 

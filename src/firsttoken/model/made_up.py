@@ -1,0 +1,50 @@
+"""Decoders of a config alone: of random weights, or hollow ones, to find out what ops would launch."""
+
+from __future__ import annotations
+
+import torch
+
+from firsttoken.kernels.gpu.candidates import Job
+from firsttoken.kernels.gpu.measured_product import operands
+from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
+from firsttoken.kernels.quant_forms import QuantForm
+from firsttoken.model.config import ModelConfig
+from firsttoken.model.decoder import Decoder, DecoderLayer
+from firsttoken.model.products import products_of
+
+
+def hollow_decoder(config: ModelConfig, dtype: torch.dtype, form: QuantForm | None = None) -> Decoder:
+    """One layer and both ends, without numbers, as a GPU would hold them."""
+    return random_decoder(config, dtype, torch.device("meta"), form, layers=1)
+
+
+def random_decoder(
+    config: ModelConfig, dtype: torch.dtype, device: torch.device, form: QuantForm | None = None, *, layers: int
+) -> Decoder:
+    """As a GPU holds it. `form` is what weights are rounded to at load."""
+    jobs = {job.name: job for job in products_of(config, [1], form)}
+
+    def made(job: Job) -> GpuLinear:
+        return operands(job, device, dtype, 1).weights[0]
+
+    def norm(size: int, before: GpuLinear | None = None) -> Norm:
+        weight = torch.ones(size, dtype=dtype, device=device)
+        return Norm(weight, config.rms_norm_eps, folded=isinstance(before, DenseLinear))
+
+    def layer() -> DecoderLayer:
+        qkv, gate_up = made(jobs["qkv"]), made(jobs["gate and up"])
+        return DecoderLayer(
+            input_norm=norm(config.hidden_size, qkv),
+            qkv=qkv,
+            q_norm=norm(config.head_dim) if config.qk_norm else None,
+            k_norm=norm(config.head_dim) if config.qk_norm else None,
+            o=made(jobs["o"]),
+            post_norm=norm(config.hidden_size, gate_up),
+            gate_up=gate_up,
+            down=made(jobs["down"]),
+        )
+
+    head = made(Job(name="head", op="norm_linear", n=config.vocab_size, k=config.hidden_size, rows=1))
+    assert isinstance(head, DenseLinear)
+    every = tuple(layer() for _ in range(layers))
+    return Decoder(config, dtype, head.weight, every, norm(config.hidden_size), head)
