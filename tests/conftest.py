@@ -19,8 +19,10 @@ from tests.tokenizer.qwen import write_qwen3
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported, which any test module may do
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job has it, and all that it starts
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell's background job, and all that it starts, ignores the first; what nohup starts ignores the second
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")
