@@ -23,8 +23,17 @@ def test_a_cpu_runs_the_low_bit_form_unless_told_otherwise() -> None:
         exact = placed(**options)
         assert (exact.weights, exact.dtype, exact.bytes_per_weight) == ("dense", torch.float32, 4.0)
     assert placed(quantization="int4").weights == "int4"
-    assert placed(quantization="int4", dtype="float32").weights == "int4"
     assert placed(dtype="bfloat16").dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("form", ["fp8", "int8", "int4"])
+def test_beside_float32_a_cpu_takes_a_gpus_form_to_judge_it(form: Any) -> None:
+    exact = placed("No C compiler was found.", quantization=form, dtype="float32")  # which it needs none for
+    assert (exact.weights, exact.dtype, exact.judged) == ("dense", torch.float32, form)
+    assert f"--quantization {form} does on a GPU" in exact.why
+    assert placed(dtype="float32").judged is None
+    if form != "fp8":
+        assert placed(quantization=form).judged is None
 
 
 def test_without_kernels_a_cpu_runs_float32_and_says_why() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from tests.builders import tiny_config
 from tests.qwen3_4b import CONFIG
@@ -12,6 +13,8 @@ from tests.qwen3_4b import CONFIG
 from firsttoken.config import EngineConfig
 from firsttoken.engine.device import Placement, place
 from firsttoken.engine.weight_forms import describe_weights, make_linears
+from firsttoken.kernels.linear import DenseLinear
+from firsttoken.kernels.quant_round import round_weight
 from firsttoken.model.config import ModelConfig, parse_config
 from firsttoken.model.cost import decode_weight_bytes, weight_bytes
 from firsttoken.model.dummy import DummyWeights
@@ -40,6 +43,24 @@ def test_random_weights_take_the_form_of_a_quantised_config() -> None:
     assert (made.rounded, made.group, made.rows) == ("fp8", 128, 128)
     assert factory("int4", parse_config(CONFIG)).rounded == "int4"
     assert make_linears(on_a_gpu("dense"), model, dummy=False) is None
+
+
+@pytest.mark.parametrize("form", ["fp8", "int8", "int4"])
+def test_a_form_that_is_judged_has_its_rounded_numbers_in_float32_and_the_heads_own(form: Any) -> None:
+    model = parse_config(tiny_config(hidden_size=256, head_dim=64, intermediate_size=384, tied=True))
+    placement = place(
+        EngineConfig(model="m", path="p", device="cpu", dtype="float32", quantization=form), "float32", lambda: None
+    )
+    linears = make_linears(placement, model, dummy=False)
+    source = DummyWeights(model, torch.float32, torch.device("cpu"))
+    judged = build_decoder(model, source, dtype=torch.float32, make_linear=linears)
+    plain = build_decoder(model, DummyWeights(model, torch.float32, torch.device("cpu")), dtype=torch.float32)
+    down, exact = judged.layers[0].down, plain.layers[0].down
+    assert isinstance(down, DenseLinear)
+    assert isinstance(exact, DenseLinear)
+    torch.testing.assert_close(down.weight, round_weight(exact.weight, form).dequantize(), rtol=0, atol=0)
+    assert not torch.equal(down.weight, exact.weight)
+    assert judged.embedding.equal(plain.embedding)
 
 
 def test_the_summary_names_the_form_and_the_plans_bytes_are_those_read() -> None:

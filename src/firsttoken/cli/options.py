@@ -71,7 +71,8 @@ _OPTIONS = [
         _MODEL,
         "--quantization",
         type=click.Choice(["auto", "none", "fp8", "int8", "int4"]),
-        help="Rounds float weights at load (fp8: on a GPU); auto keeps a quantised model's own form, none widens it.",
+        help="Rounds float weights at load (fp8: on a GPU); auto keeps a quantised model's own form, none widens it. "
+        "On a CPU with --dtype float32: to a GPU's form, slow and exact, to judge it.",
     ),
     _option(
         _MODEL,

@@ -15,6 +15,7 @@ from firsttoken.engine.gpu_needs import why_no_cuda, why_no_launchers
 from firsttoken.engine.step_shape import DECODE_BUCKETS
 from firsttoken.errors import ConfigError
 from firsttoken.kernels.gpu import has_triton
+from firsttoken.kernels.quant_forms import QUANT_FORMS, QuantForm
 from firsttoken.machine.gpu import read_gpus
 from firsttoken.machine.host import read_host
 from firsttoken.model.cost import CPU_WEIGHT, GPU_PRODUCT
@@ -40,6 +41,7 @@ class Placement:
     fp8_cache: bool = False  # the KV cache holds E4M3 numbers, else the activations' dtype
     weights: WeightForm
     why: str  # which precision runs, and the reason; for low-bit weights what goes with them
+    judged: QuantForm | None = None  # dense weights that were first rounded to this form of a GPU's
     cpu_threads: int | None  # None on a GPU
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -74,10 +76,14 @@ def place(
     are there; `kv_scheme` is what it declares of its KV cache. Raises ConfigError.
     """
     device = _device(config.device)
+    judged: QuantForm | None = None
     if device.type == "cuda":
         has_bfloat16: bool = torch.cuda.is_bf16_supported(including_emulation=False)
         chosen = gpu_dtype(config, model_dtype, has_bfloat16)
         dtype, weights, why = gpu_precision(config, chosen, has_kernels=has_triton())
+    elif config.dtype == "float32" and (judged := QUANT_FORMS.get(config.quantization)) is not None:
+        dtype, weights = torch.float32, "dense"
+        why = f"float32 of weights rounded as --quantization {judged} does on a GPU: to judge them, not for speed"
     else:
         dtype, weights, why = _cpu_precision(config, no_kernels)
     seqs, tokens = _batch_limits(config, device)
@@ -89,6 +95,7 @@ def place(
         fp8_cache=wants_fp8(config.kv_cache_dtype, kv_scheme, kernels=fast),
         weights=weights,
         why=why,
+        judged=judged,
         cpu_threads=_threads(config) if device.type == "cpu" else None,
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
@@ -159,9 +166,12 @@ def gpu_dtype(config: EngineConfig, model_dtype: str, has_bfloat16: bool) -> tup
 def _cpu_precision(config: EngineConfig, no_kernels: Callable[[], str | None]) -> tuple[torch.dtype, WeightForm, str]:
     asked = config.quantization
     if asked == "fp8":
-        raise ConfigError("--quantization fp8 runs on a GPU only; on a CPU use int8 (as exact) or int4.")
+        raise ConfigError(
+            "--quantization fp8 runs on a GPU only; on a CPU use int8 (as exact) or int4, or --dtype float32 beside it "
+            "to judge its answers."
+        )
     if asked in ("int8", "int4"):
-        if config.dtype not in ("auto", "float32"):
+        if config.dtype != "auto":
             raise ConfigError(f"--quantization {asked} computes in float32; leave --dtype out.")
         if (reason := no_kernels()) is not None:
             raise ConfigError(f"--quantization {asked} cannot run here. {reason}")

@@ -21,6 +21,8 @@ def make_linears(placement: Placement, model: ModelConfig, *, dummy: bool) -> Li
     if placement.device.type == "cpu" and (kernels := cpu_kernels()) is not None:
         assert placement.cpu_threads is not None
         kernels.set_threads(placement.cpu_threads)
+    if placement.judged is not None:
+        return QuantLinears(placement.dtype, placement.device, placement.judged, widens=True)
     if placement.weights == "dense":
         return None
     if placement.device.type == "cuda":

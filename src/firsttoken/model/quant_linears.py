@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from firsttoken.kernels.linear import Linear
+from firsttoken.kernels.linear import DenseLinear, Linear
 from firsttoken.kernels.quant_forms import QuantForm
 from firsttoken.kernels.quant_linear import QuantLinear, stack
 from firsttoken.kernels.quant_round import group_of, round_weight
@@ -28,12 +28,15 @@ class QuantLinears:
     rounded: QuantForm | None = None
     group: int | None = None  # inputs a scale of those rounded; None: the form's own
     rows: int = 1  # output rows a scale of those rounded
+    widens: bool = False  # rounded weights become dense again: their numbers without their kernels
 
     def __call__(self, name: str, parts: Sequence[RawWeight], bias: Tensor | None = None) -> Linear:
         bias = None if bias is None else bias.to(self.device, self.dtype)
         made = self._rounded(parts) if self.rounded is not None and name != "lm_head" else self._kept(parts)
         if made is None:
             return DenseLinears(self.dtype, self.device)(name, parts, bias)
+        if self.widens:
+            return DenseLinear(made.dequantize().to(self.dtype), bias)
         return replace(made, bias=bias)
 
     def _kept(self, parts: Sequence[RawWeight]) -> QuantLinear | None:

@@ -177,11 +177,25 @@ def test_fewer_bits_come_the_most_exact_first() -> None:
     assert made == [(None, "fp8"), ("fp8", None), ("fp8", "fp8"), ("int4", None), ("int4", "fp8")]
     (cpu_form,) = fewer_bits(on_cpu("auto", "auto"), QWEN3_4B, None, gpu=False)
     assert cpu_form.flags == {"quantization": "int4"}
+    assert [form.flags for form in fewer_bits(on_cpu("float32", "auto"), QWEN3_4B, None, gpu=False)] == [
+        {"quantization": "int4"}
+    ], "without float32, beside which rounding saves nothing"
     in_blocks = replace(QWEN3_4B, kept_bytes=0.53)
     (only,) = fewer_bits(on_gpu("auto", "auto", in_blocks, None), in_blocks, None, gpu=True)
     assert only.flags == {"kv-cache-dtype": "fp8"}
     assert fewer_bits(with_kv(gpu[3], "fp8", QWEN3_4B, gpu=True), QWEN3_4B, (8, 6), gpu=True) == ()
     assert fewer_bits(on_gpu("float32", "auto", QWEN3_4B, None), QWEN3_4B, None, gpu=True) == ()
+
+
+def test_a_form_that_a_cpu_only_judges_takes_float32s_memory() -> None:
+    for form in ("fp8", "int4"):
+        judged = on_cpu("float32", form)
+        assert judged.held(QWEN3_4B) == on_cpu("float32", "auto").held(QWEN3_4B)
+        assert judged.flags == {"dtype": "float32", "quantization": form}
+    with pytest.raises(ConfigError, match="on a GPU only"):
+        on_cpu("auto", "fp8")
+    with pytest.raises(ConfigError, match="leave --dtype out"):
+        on_cpu("bfloat16", "int8")
 
 
 def test_an_fp8_cache_holds_twice_the_tokens() -> None:

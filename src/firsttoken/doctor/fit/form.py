@@ -68,9 +68,11 @@ def on_gpu(dtype: str, quantization: str, config: ModelConfig, capability: tuple
 def on_cpu(dtype: str, quantization: str) -> Form:
     """What `serve` gives a CPU whose kernels could be compiled. Raises ConfigError where it would refuse."""
     flags = _flags(dtype, quantization)
+    if quantization in _ROUNDED and dtype == "float32":  # to judge a GPU's form
+        return Form(name=f"float32, from {quantization}", activation=4, weight=4, kv=4, flags=flags)
     if quantization == "fp8":
         raise ConfigError("--quantization fp8 runs on a GPU only; on a CPU use int8 or int4.")
-    if quantization in _ROUNDED and dtype not in ("auto", "float32"):
+    if quantization in _ROUNDED and dtype != "auto":
         raise ConfigError(f"--quantization {quantization} computes in float32; leave --dtype out.")
     if quantization in _ROUNDED or (dtype, quantization) == ("auto", "auto"):
         form = "int8" if quantization == "auto" else quantization
@@ -99,8 +101,9 @@ def fewer_bits(form: Form, config: ModelConfig, capability: tuple[int, int] | No
         return ()
     rounded: list[Form] = []
     if config.quantization is None and not (gpu and config.kept_bytes is not None):
+        # On a CPU without the dtype: beside float32 rounding is for judging alone
         made = [
-            on_gpu(dtype, one, config, capability) if gpu else on_cpu(dtype, one) for one in ("fp8", "int4")[not gpu :]
+            on_gpu(dtype, one, config, capability) if gpu else on_cpu("auto", one) for one in ("fp8", "int4")[not gpu :]
         ]
         rounded = [with_kv(one, kv, config, gpu=gpu) for one in made if one.held(config) < form.held(config)]
     refused = config.kv_scheme is not None and config.kv_scheme.objection
