@@ -48,6 +48,9 @@ class WholeSteps:
         blocks = -(-CONTEXT // _BLOCK)
         last_ids = torch.zeros(most_rows, dtype=torch.int64, device=device)
         kv = make_kv_cache(config, most_rows * blocks, _BLOCK, dtype, device)
+        for layer in () if device.type == "meta" else kv:  # zeros would cost the card less power
+            layer.k.normal_()
+            layer.v.normal_()
         inputs = CudaInputs(
             kv[0],
             last_ids,
