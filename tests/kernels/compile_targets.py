@@ -43,6 +43,7 @@ QUANTISED = {
     "fp8-128x128": {"FORM": 3, "GROUP": 128, "ROWS": 128, "ZERO": 0},
     "int4-128-points": {"FORM": 1, "GROUP": 128, "ROWS": 1, "ZERO": 1},
 }
+HALF = dict.fromkeys(("x", "norm_weight", "bias", "residual", "out"), "*fp16")  # activations in float16
 NUMBERS = {
     "M",
     "N",
@@ -126,10 +127,17 @@ def main(capability: int, shared_kib: int) -> None:
             del flags["AHEAD"], flags["BY"]
             flags |= {"ASM": True, "NATIVE": capability >= 89}
             print("quant_fixed", kind, build(quant_fixed_kernel, target, launch.warps, flags, **types))
+            del flags["ASM"], flags["NATIVE"]
+            flags |= {"AHEAD": launch.ahead, "BY": 0}
+            print(
+                "quant_matvec", f"{kind}-half", build(quant_matvec_kernel, target, launch.warps, flags, **types | HALF)
+            )
             continue
         flags |= {"BM": max(8, rows), "RM": rows, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": 0, "ASM": True}
         types = {"w": "*u8", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
         print("quant_dot", f"{kind}-{rows}", build(quant_dot_kernel, target, launch.warps, flags, **types))
+        half = build(quant_dot_kernel, target, launch.warps, flags | {"ASM": False}, **types | HALF)
+        print("quant_dot", f"{kind}-{rows}-half", half)
         if capability >= 89:  # whose matrix units multiply FP8
             for name in ("FOLDED", "NORM", "RM"):
                 del flags[name]

@@ -22,13 +22,16 @@ pytest.importorskip("triton")
 
 from firsttoken.kernels.gpu import ops  # noqa: E402
 from firsttoken.kernels.gpu.candidates import Job, why_impossible  # noqa: E402
-from firsttoken.kernels.gpu.launch import DENSE, Op, Product  # noqa: E402
-from firsttoken.kernels.gpu.launch_table import table_for  # noqa: E402
+from firsttoken.kernels.gpu.card_facts import CardFacts, imagined  # noqa: E402
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, Table, default_product  # noqa: E402
+from firsttoken.kernels.gpu.launch_table import launching_by, table_for  # noqa: E402
 from firsttoken.kernels.gpu.measured_product import operands  # noqa: E402
+from firsttoken.kernels.gpu.ops import picked  # noqa: E402
 from firsttoken.kernels.gpu.pair_product import pair_rows  # noqa: E402
 from firsttoken.kernels.gpu.quant_product import fp8_product, has_fp8_product, widened  # noqa: E402
 from firsttoken.kernels.gpu.search import ERROR_BOUND, FP8_ERROR_BOUND  # noqa: E402
 
+HOPPER = CardFacts(name="NVIDIA H200", capability=(9, 0), processors=132, shared_bytes=227 * 1024)
 DEVICE = "cpu" if INTERPRETED else "cuda"
 DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
 BOUND = 2e-5 if INTERPRETED else 8e-3  # of the relative error
@@ -56,10 +59,10 @@ def _fresh_numbers() -> None:
     print(f"seed {seed}")  # shown where a test fails
 
 
-def weight_of(kind: str, out: int, width: int, *, bias: bool = False) -> QuantLinear:
+def weight_of(kind: str, out: int, width: int, *, bias: bool = False, dtype: torch.dtype = DTYPE) -> QuantLinear:
     """A random weight [out, width] of a kind; every value of its words occurs."""
     form, group, *zero = kind.split("-")
-    bias_of = _random(out) if bias else None
+    bias_of = _random(out, dtype=dtype) if bias else None
     if form == "fp8":
         blocks = {"group": 128, "rows": 128} if group == "128x128" else {}
         made = round_weight(torch.randn(out, width, device=DEVICE) / width**0.5, "fp8", **blocks)
@@ -76,8 +79,8 @@ def weight_of(kind: str, out: int, width: int, *, bias: bool = False) -> QuantLi
     return QuantLinear("int8" if form == "int8" else "int4", pack(values, bits), scale, points, size, 1, bias_of)
 
 
-def _random(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=DTYPE, device=DEVICE)
+def _random(*shape: int, dtype: torch.dtype = DTYPE) -> Tensor:
+    return torch.randn(*shape, dtype=dtype, device=DEVICE)
 
 
 def _wide(linear: QuantLinear) -> DenseLinear:
@@ -88,11 +91,13 @@ def _error(actual: Tensor, expected: Tensor) -> float:
     return float((actual.double() - expected).norm() / expected.norm())
 
 
-def _check_products(kind: str, rows: int, *, k: int, n: int, bias: bool = False, **how: Any) -> None:
-    x, residual = _random(rows, k), _random(rows, n)
-    norm = Norm((torch.rand(k, device=DEVICE) + 0.5).to(DTYPE), 1e-6)
+def _check_products(
+    kind: str, rows: int, *, k: int, n: int, bias: bool = False, dtype: torch.dtype = DTYPE, **how: Any
+) -> None:
+    x, residual = _random(rows, k, dtype=dtype), _random(rows, n, dtype=dtype)
+    norm = Norm((torch.rand(k, device=DEVICE) + 0.5).to(dtype), 1e-6)
     wide = Norm(norm.weight.double(), norm.eps)
-    plain, paired = weight_of(kind, n, k, bias=bias), weight_of(kind, 2 * n, k, bias=bias)
+    plain, paired = (weight_of(kind, out, k, bias=bias, dtype=dtype) for out in (n, 2 * n))
     splits, bound = how.pop("splits", 1), how.pop("bound", BOUND)
 
     def launch(op: Op) -> Product:
@@ -133,6 +138,31 @@ def test_activations_in_fixed_point_give_the_same_products(kind: str) -> None:
     _check_products(kind, 1, k=384, n=n, bias=True, bound=bound, form="fixed", bn=8 if n == 21 else 32, bk=256)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_activations_in_float16_run_by_every_form_that_takes_them(kind: str) -> None:
+    """What cards without bfloat16, and checkpoints that were saved in float16, compute in."""
+    n, half = 72 if kind == "fp8-128x128" else 21, torch.float16
+    bk = 32 if "32" in kind else 64
+    for ahead in (0, 1):
+        _check_products(kind, 1, k=384, n=n, dtype=half, bound=8e-3, form="matvec", bn=8, bk=256, ahead=ahead)
+    _check_products(kind, 8, k=256, n=n, dtype=half, bound=8e-3, form="dot", bn=32, bk=bk, warps=2, stages=3)
+
+
+@pytest.mark.parametrize(("rows", "form"), [(1, "fixed"), (5, "pairs")])
+def test_launches_that_were_measured_with_bfloat16_alone_are_not_picked_for_float16(rows: int, form: Any) -> None:
+    launch = Product(op="linear_add", n=64, k=256, rows=rows, weight="fp8-row", form=form, bn=64, bk=256)
+    weight = weight_of("fp8-row", 64, 256)
+    with launching_by(Table(card=HOPPER.name, measured="", products=(launch,))), imagined(HOPPER):
+        of = {
+            dtype: picked(torch.empty(rows, 256, dtype=dtype, device="meta"), "linear_add", 64, weight)
+            for dtype in (torch.bfloat16, torch.float16)
+        }
+    assert of == {
+        torch.bfloat16: launch,
+        torch.float16: default_product("linear_add", 64, 256, rows, "fp8-row"),
+    }
+
+
 @pytest.mark.parametrize("splits", [1, 2])
 @pytest.mark.parametrize(
     ("kind", "rows"),
@@ -152,6 +182,8 @@ def test_activations_in_pairs_of_e4m3_give_the_same_products(kind: str, rows: in
 
 
 def test_what_is_no_number_stays_none_in_pairs() -> None:
+    if not INTERPRETED and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("this card does not multiply FP8")
     x = torch.randn(4, 256, device=DEVICE).bfloat16()
     x[1, 7], x[2, 8] = float("nan"), float("inf")
     with warnings.catch_warnings():

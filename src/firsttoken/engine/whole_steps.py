@@ -45,25 +45,7 @@ class WholeSteps:
     ) -> None:
         """`form` is what weights are rounded to; `table` launches what is not said; `layers` fewer than all of them."""
         config = replace(config, num_layers=layers or config.num_layers)
-        blocks = -(-CONTEXT // _BLOCK)
-        last_ids = torch.zeros(most_rows, dtype=torch.int64, device=device)
-        kv = make_kv_cache(config, most_rows * blocks, _BLOCK, dtype, device)
-        for layer in () if device.type == "meta" else kv:  # zeros would cost the card less power
-            layer.k.normal_()
-            layer.v.normal_()
-        inputs = CudaInputs(
-            kv[0],
-            last_ids,
-            table_shape=(most_rows, blocks),
-            max_tokens=most_rows,
-            num_heads=config.num_heads,
-            scale=1.0 / math.sqrt(config.head_dim),
-        )
-        every = torch.arange(most_rows * blocks, dtype=torch.int32)
-        inputs.tables.copy_(every.view(most_rows, blocks))
-        decoder = random_decoder(config, dtype, device, form, layers=config.num_layers)
-        rope = RopeTable(config, CONTEXT, device)
-        self._ops = StepOps(decoder, rope, kv, inputs, last_ids, config.vocab_size)
+        self._ops = made_up_steps(config, form, most_rows=most_rows, context=CONTEXT, device=device, dtype=dtype)
         self._table, self._timer = table, timer
         self._sent: dict[int, Tensor] = {}  # by rows: the graphs read it
 
@@ -77,11 +59,7 @@ class WholeSteps:
         """As `step_search.Steps`."""
         ops, shape = self._ops, StepShape(rows, True)
         if rows not in self._sent:
-            self._sent[rows] = ops.inputs.new(shape)
-            ids, slots, contexts = self._sent[rows].view(3, rows)
-            ids.random_(ops.vocabulary)
-            slots.copy_(torch.arange(rows))
-            contexts.fill_(CONTEXT)
+            self._sent[rows] = made_up_rows(ops, [CONTEXT] * rows)
         sent = self._sent[rows]
 
         def step(_: int) -> None:
@@ -94,3 +72,43 @@ class WholeSteps:
                 return self._timer(step, _CALLS)
             except TritonError:  # more shared memory or registers than the card has
                 return None
+
+
+def made_up_steps(
+    config: ModelConfig,
+    form: QuantForm | None,
+    *,
+    most_rows: int,
+    context: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> StepOps:
+    """The steps of a model with random weights, and a cache of random keys and values for so many rows and tokens."""
+    blocks = -(-context // _BLOCK)
+    last_ids = torch.zeros(most_rows, dtype=torch.int64, device=device)
+    kv = make_kv_cache(config, most_rows * blocks, _BLOCK, dtype, device)
+    for layer in () if device.type == "meta" else kv:  # zeros would cost the card less power
+        layer.k.normal_()
+        layer.v.normal_()
+    inputs = CudaInputs(
+        kv[0],
+        last_ids,
+        table_shape=(most_rows, blocks),
+        max_tokens=most_rows,
+        num_heads=config.num_heads,
+        scale=1.0 / math.sqrt(config.head_dim),
+    )
+    every = torch.arange(most_rows * blocks, dtype=torch.int32)
+    inputs.tables.copy_(every.view(most_rows, blocks))
+    decoder = random_decoder(config, dtype, device, form, layers=config.num_layers)
+    return StepOps(decoder, RopeTable(config, context, device), kv, inputs, last_ids, config.vocab_size)
+
+
+def made_up_rows(ops: StepOps, contexts: Sequence[int]) -> Tensor:
+    """What the host would send of decode rows with so many tokens each, the new one included."""
+    sent = ops.inputs.new(StepShape(len(contexts), True))
+    ids, slots, lengths = sent.view(3, len(contexts))
+    ids.random_(ops.vocabulary)
+    slots.copy_(torch.arange(len(contexts)))
+    lengths.copy_(torch.tensor(contexts))
+    return sent

@@ -83,7 +83,7 @@ def _single(
         KV_HEADS=kv.num_kv_heads,
         GROUP=plan.num_heads // kv.num_kv_heads,
         GROUP_PAD=triton.next_power_of_2(plan.num_heads // kv.num_kv_heads),
-        TILE_ROWS=_TILE_ROWS,
+        TILE_ROWS=max(_TILE_ROWS, triton.next_power_of_2(plan.num_heads // kv.num_kv_heads)),
         HEAD_DIM=kv.head_dim,
         BLOCK=kv.block_size,
         BT=tile.tokens,

@@ -146,8 +146,10 @@ def picked(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
     kind = weight.kind if isinstance(weight, QuantLinear) else DENSE
     card = facts_of(x.device)
     launch = pick("" if card is None else card.name, op, n, weight.in_features, len(x), kind)
-    # A table may be of another card, or measured with other activations
-    if launch.form == "pairs" and not (card is not None and card.has_fp8 and x.dtype == torch.bfloat16):
+    # A table may be of another card, or measured with other activations: float16 has no pairs, and `fixed` only without
+    # the instructions that make it fast
+    right = x.dtype == torch.bfloat16 and card is not None and (card.has_fp8 or launch.form == "fixed")
+    if launch.form in ("fixed", "pairs") and not right:
         return default_product(op, n, weight.in_features, len(x), kind)
     return launch
 

@@ -33,13 +33,15 @@ def _grid(grid, rows, rows_mask, k, K: tl.constexpr, GROUP: tl.constexpr, ROWS: 
 @triton.jit
 def _asked(x, k, K: tl.constexpr, EVEN: tl.constexpr, BY: tl.constexpr):
     """Four bfloat16 from each input k on, as they lie in memory. Other types are not asked for ahead of time."""
+    # With `else` throughout: what stands behind an `if` with a return is compiled too, and must return the same type
     if BY == 0:
         return k
-    where = (x + k).to(tl.pointer_type(tl.int64))
-    if EVEN:
-        return tl.load(where)
     else:
-        return tl.load(where, mask=k < K, other=0)
+        where = (x + k).to(tl.pointer_type(tl.int64))
+        if EVEN:
+            return tl.load(where)
+        else:
+            return tl.load(where, mask=k < K, other=0)
 
 
 @triton.jit

@@ -88,6 +88,9 @@ def row_attention_kernel(
     mine = parts + part
     row = tl.load(mine)
     if row < 0:
+        if PDL:  # noqa: SIM102 - the compiler leaves out what stands behind a constant alone
+            if part == 0:
+                gdc_wait()  # there is no row at all, and the grid may not end before the kernel ahead has
         return  # without waiting: some program of the grid has a part, and it waits for all
     table = tables + tl.load(mine + part_count).to(tl.int64) * table_width
     start = tl.load(mine + 2 * part_count)

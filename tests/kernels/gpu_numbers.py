@@ -1,0 +1,29 @@
+"""Random operands for the GPU kernels' tests, and how far their results are from the reference's in float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from firsttoken.kernels.linear import Norm
+
+INTERPRETED = not torch.cuda.is_available()
+DEVICE = "cpu" if INTERPRETED else "cuda"
+DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
+BOUND = 1e-5 if INTERPRETED else 6e-3  # of the relative error
+
+
+def random(*shape: int, dtype: torch.dtype = DTYPE) -> Tensor:
+    return torch.randn(*shape, dtype=dtype, device=DEVICE)
+
+
+def random_norm(width: int) -> Norm:
+    return Norm((torch.rand(width, device=DEVICE) + 0.5).to(DTYPE), 1e-6)
+
+
+def wide_norm(norm: Norm) -> Norm:
+    return Norm(norm.weight.double(), norm.eps, norm.folded)
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    return float((actual.double() - expected).norm() / expected.norm())
