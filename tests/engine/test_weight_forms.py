@@ -14,6 +14,7 @@ from firsttoken.config import EngineConfig
 from firsttoken.engine.device import Placement, place
 from firsttoken.engine.weight_forms import describe_weights, make_linears
 from firsttoken.kernels.linear import DenseLinear
+from firsttoken.kernels.quant_linear import QuantLinear
 from firsttoken.kernels.quant_round import round_weight
 from firsttoken.model.config import ModelConfig, parse_config
 from firsttoken.model.cost import decode_weight_bytes, weight_bytes
@@ -46,7 +47,7 @@ def test_random_weights_take_the_form_of_a_quantised_config() -> None:
 
 
 @pytest.mark.parametrize("form", ["fp8", "int8", "int4"])
-def test_a_form_that_is_judged_has_its_rounded_numbers_in_float32_and_the_heads_own(form: Any) -> None:
+def test_a_form_that_is_judged_has_its_rounded_numbers_in_float32(form: Any) -> None:
     model = parse_config(tiny_config(hidden_size=256, head_dim=64, intermediate_size=384, tied=True))
     placement = place(
         EngineConfig(model="m", path="p", device="cpu", dtype="float32", quantization=form), "float32", lambda: None
@@ -60,7 +61,10 @@ def test_a_form_that_is_judged_has_its_rounded_numbers_in_float32_and_the_heads_
     assert isinstance(exact, DenseLinear)
     torch.testing.assert_close(down.weight, round_weight(exact.weight, form).dequantize(), rtol=0, atol=0)
     assert not torch.equal(down.weight, exact.weight)
-    assert judged.embedding.equal(plain.embedding)
+    assert judged.embedding.equal(plain.embedding), "a lookup reads the checkpoint's own"
+    assert isinstance(judged.head, DenseLinear)
+    head = plain.embedding if form == "fp8" else round_weight(plain.embedding, "int8").dequantize()
+    assert judged.head.weight.equal(head)
 
 
 def test_the_summary_names_the_form_and_the_plans_bytes_are_those_read() -> None:
@@ -72,8 +76,12 @@ def test_the_summary_names_the_form_and_the_plans_bytes_are_those_read() -> None
         source = DummyWeights(model, torch.bfloat16, torch.device("cpu"))
         decoder = build_decoder(model, source, dtype=torch.bfloat16, make_linear=linears)
         said[form] = describe_weights(decoder, on_a_gpu(form))
-        planned = decode_weight_bytes(model, 2.0, on_a_gpu(form).product_bytes(None))
+        each = (2.0, on_a_gpu(form).product_bytes(None), on_a_gpu(form).head_bytes)
+        planned = decode_weight_bytes(model, *each)
         assert abs(decoder.weight_bytes - planned) < 0.05 * planned  # the plan leaves fp8's scales out, and adds norms
+        table = decoder.embedding.numel() * 2
+        assert weight_bytes(model, *each) == planned + (0 if form == "fp8" else table), "a tied one is held besides"
+        assert isinstance(decoder.head, QuantLinear) == (form != "fp8")
     assert said == {
         "fp8": "fp8 weights with a scale for each row, why",
         "int8": "int8 weights with a scale for each 128 inputs, why",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -10,6 +11,8 @@ from firsttoken.kernels.linear import Norm
 INTERPRETED = not torch.cuda.is_available()
 DEVICE = "cpu" if INTERPRETED else "cuda"
 DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
+# Where it interprets, one that takes NumPy's arrays of one number for numbers
+triton = pytest.importorskip("triton", "3.7" if INTERPRETED else None)
 BOUND = 1e-5 if INTERPRETED else 6e-3  # of the relative error
 
 

@@ -18,7 +18,7 @@ from firsttoken.kernels.gpu import has_triton
 from firsttoken.kernels.quant_forms import QUANT_FORMS, QuantForm
 from firsttoken.machine.gpu import read_gpus
 from firsttoken.machine.host import read_host
-from firsttoken.model.cost import CPU_WEIGHT, GPU_PRODUCT
+from firsttoken.model.cost import CPU_WEIGHT, GPU_HEAD, GPU_PRODUCT
 from firsttoken.model.kv_scheme import KVScheme, wants_fp8
 from firsttoken.model.memory_plan import DeviceMemory, batch_limits
 
@@ -62,6 +62,11 @@ class Placement:
         if self.device.type != "cuda":
             return None
         return kept if self.weights == "keep" else GPU_PRODUCT.get(self.weights)
+
+    @property
+    def head_bytes(self) -> float | None:
+        """Bytes a weight of a head that is rounded beside the layers; None where it is like the other weights."""
+        return GPU_HEAD.get(self.weights) if self.device.type == "cuda" else None
 
 
 def place(

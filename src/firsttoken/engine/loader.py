@@ -158,7 +158,12 @@ class _Loader:
         demand = Demand(
             model=config.model,
             config=model,
-            weight_bytes=weight_bytes(model, placement.bytes_per_weight, placement.product_bytes(model.kept_bytes)),
+            weight_bytes=weight_bytes(
+                model,
+                placement.bytes_per_weight,
+                placement.product_bytes(model.kept_bytes),
+                placement.head_bytes,
+            ),
             element_bytes=placement.dtype.itemsize,
             kv_element_bytes=placement.kv_element_bytes,
             max_num_seqs=placement.max_num_seqs,

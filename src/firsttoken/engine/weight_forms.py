@@ -9,6 +9,7 @@ from firsttoken.engine.device import Placement
 from firsttoken.errors import ConfigError
 from firsttoken.kernels.cpu_forms import CpuLinear, CpuLinears
 from firsttoken.kernels.cpu_ops import cpu_kernels
+from firsttoken.kernels.quant_forms import HEAD_FORMS
 from firsttoken.kernels.quant_linear import QuantLinear
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.decoder import Decoder
@@ -22,12 +23,14 @@ def make_linears(placement: Placement, model: ModelConfig, *, dummy: bool) -> Li
         assert placement.cpu_threads is not None
         kernels.set_threads(placement.cpu_threads)
     if placement.judged is not None:
-        return QuantLinears(placement.dtype, placement.device, placement.judged, widens=True)
+        head = HEAD_FORMS.get(placement.judged)
+        return QuantLinears(placement.dtype, placement.device, placement.judged, head=head, widens=True)
     if placement.weights == "dense":
         return None
     if placement.device.type == "cuda":
         rounded = None if placement.weights == "keep" else placement.weights
-        made = QuantLinears(placement.dtype, placement.device, rounded)
+        head = None if rounded is None else HEAD_FORMS.get(rounded)
+        made = QuantLinears(placement.dtype, placement.device, rounded, head=head)
         form = model.quantization
         if not dummy or form is None:
             return made

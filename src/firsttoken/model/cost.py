@@ -11,6 +11,8 @@ CPU_WEIGHT = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}
 """Bytes of a weight in each low-bit form of a CPU, scales included; `keep` is at most that."""
 GPU_PRODUCT = {"fp8": 1.0, "int8": 1 + 2 / 128, "int4": 0.5 + 3 / 128}
 """Bytes of a weight of the layers' products in each form that a GPU gives them; its other weights stay dense."""
+GPU_HEAD = {"int8": 1 + 2 / 128, "int4": 1 + 2 / 128}
+"""And of the head beside them, where it does not. A tied embedding stays dense, and is then held besides."""
 
 
 def num_parameters(config: ModelConfig) -> int:
@@ -19,20 +21,35 @@ def num_parameters(config: ModelConfig) -> int:
 
 
 def decode_weight_bytes(
-    config: ModelConfig, bytes_per_parameter: float = 2.0, product_bytes: float | None = None
+    config: ModelConfig,
+    bytes_per_parameter: float = 2.0,
+    product_bytes: float | None = None,
+    head_bytes: float | None = None,
 ) -> int:
     """Weight bytes that one decode step reads: all layers and the head once; an embedding lookup reads next to none.
 
-    `product_bytes`: a weight of the layers' products, scales included, where it is not like the others.
+    `product_bytes` and `head_bytes`: a weight of the layers' products, and of the head, scales included, where it is
+    not like the others.
     """
-    read = int((_embedding(config) + _other_than_embedding(config)) * bytes_per_parameter)
+    head = bytes_per_parameter if head_bytes is None else head_bytes
+    read = int(_embedding(config) * head + _other_than_embedding(config) * bytes_per_parameter)
     return read + _difference(config, bytes_per_parameter, product_bytes)
 
 
-def weight_bytes(config: ModelConfig, bytes_per_parameter: float = 2.0, product_bytes: float | None = None) -> int:
-    """Bytes that the weights take in memory; `product_bytes` as in `decode_weight_bytes`."""
-    held = int(num_parameters(config) * bytes_per_parameter)
-    return held + _difference(config, bytes_per_parameter, product_bytes)
+def weight_bytes(
+    config: ModelConfig,
+    bytes_per_parameter: float = 2.0,
+    product_bytes: float | None = None,
+    head_bytes: float | None = None,
+) -> int:
+    """Bytes that the weights take in memory; `product_bytes` and `head_bytes` as in `decode_weight_bytes`.
+
+    A head of another width is held beside the embedding, tied or not.
+    """
+    if head_bytes is None and config.tie_word_embeddings:
+        return decode_weight_bytes(config, bytes_per_parameter, product_bytes)
+    embedding = int(_embedding(config) * bytes_per_parameter)
+    return embedding + decode_weight_bytes(config, bytes_per_parameter, product_bytes, head_bytes)
 
 
 def kv_bytes_per_token(config: ModelConfig, bytes_per_element: int = 2) -> int:

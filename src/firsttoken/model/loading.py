@@ -16,6 +16,7 @@ from firsttoken.kernels.linear import DenseLinear, Linear, Norm
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.decoder import Decoder, DecoderLayer
 from firsttoken.model.dummy import DummyWeights
+from firsttoken.model.quant_linears import QuantLinears
 from firsttoken.model.tensor_names import EMBEDDING, FINAL_NORM, HEAD
 from firsttoken.model.weights import DenseLinears, LinearFactory, WeightSource, dense
 
@@ -144,7 +145,8 @@ class _Builder:
         tied = self.config.tie_word_embeddings
         raw = self.source.take(EMBEDDING)
         head = self.make_linear("lm_head", [raw if tied else self.source.take(HEAD)])
-        if tied and isinstance(head, DenseLinear):
+        rounds = isinstance(self.make_linear, QuantLinears) and self.make_linear.head is not None
+        if tied and isinstance(head, DenseLinear) and not rounds:
             return head.weight, head
         # a CPU keeps the file's own type: a lookup reads a row, and widens it then
         table = dense(raw)

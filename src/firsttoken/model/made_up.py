@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from firsttoken.kernels.gpu.candidates import Job
+from firsttoken.kernels.gpu.launch import DENSE
 from firsttoken.kernels.gpu.measured_product import operands
 from firsttoken.kernels.linear import DenseLinear, GpuLinear, Norm
 from firsttoken.kernels.quant_forms import QuantForm
@@ -44,7 +45,9 @@ def random_decoder(
             down=made(jobs["down"]),
         )
 
-    head = made(Job(name="head", op="norm_linear", n=config.vocab_size, k=config.hidden_size, rows=1))
-    assert isinstance(head, DenseLinear)
+    ends = Job(name="head", op="norm_linear", n=config.vocab_size, k=config.hidden_size, rows=1)
+    table = made(ends)
+    assert isinstance(table, DenseLinear)
+    head = made(jobs["head"]) if jobs.get("head", ends).weight != DENSE else table
     every = tuple(layer() for _ in range(layers))
-    return Decoder(config, dtype, head.weight, every, norm(config.hidden_size), head)
+    return Decoder(config, dtype, table.weight, every, norm(config.hidden_size), head)

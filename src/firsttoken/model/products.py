@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from firsttoken.kernels.gpu.candidates import Job
 from firsttoken.kernels.gpu.launch import DENSE
-from firsttoken.kernels.quant_forms import QuantForm
+from firsttoken.kernels.quant_forms import HEAD_FORMS, QuantForm
 from firsttoken.kernels.quant_round import group_of
 from firsttoken.model.config import ModelConfig
 
@@ -16,7 +16,7 @@ def products_of(config: ModelConfig, rows: Sequence[int], form: QuantForm | None
     """A layer's four products and the head, each at every number of rows.
 
     `form` is what weights are rounded to at load, as `--quantization` says; without one they are as the checkpoint has
-    them. The head stays as it is, so it is among the products of dense weights alone.
+    them. A head that stays dense is among the products of dense weights alone.
     """
     c = config
     qkv = c.q_size + 2 * c.kv_size
@@ -38,7 +38,9 @@ def products_of(config: ModelConfig, rows: Sequence[int], form: QuantForm | None
         layer = [replace(job, weight=_kind(c, form, job.k)) for job in layer]
         found += layer
         head = Job(name="head", op="norm_linear", n=c.vocab_size, k=c.hidden_size, rows=count, float_out=True)
-        if all(job.weight == DENSE for job in layer):
+        if form in HEAD_FORMS:
+            head = replace(head, weight=_kind(c, HEAD_FORMS[form], head.k))
+        if head.weight != DENSE or all(job.weight == DENSE for job in layer):
             found.append(head)
     return found
 

@@ -17,22 +17,27 @@ from firsttoken.model.weights import DenseLinears, RawWeight, widened
 
 @dataclass(frozen=True, slots=True)
 class QuantLinears:
-    """Keeps quantised weights in their bits, and rounds the layers' others to a form where one is given.
+    """Keeps quantised weights in their bits, and rounds the layers' others, and the head, where forms are given.
 
-    What cannot be kept or rounded (parts of several forms, inputs that no group divides) is dense. The head is never
-    rounded: it is a tenth of the bytes and all of a token's choice.
+    What cannot be kept or rounded (parts of several forms, inputs that no group divides) is dense.
     """
 
     dtype: torch.dtype  # of activations
     device: torch.device
-    rounded: QuantForm | None = None
-    group: int | None = None  # inputs a scale of those rounded; None: the form's own
-    rows: int = 1  # output rows a scale of those rounded
+    rounded: QuantForm | None = None  # the layers' products
+    group: int | None = None  # inputs a scale of those; None: the form's own
+    rows: int = 1  # output rows a scale of those
+    head: QuantForm | None = None
     widens: bool = False  # rounded weights become dense again: their numbers without their kernels
 
     def __call__(self, name: str, parts: Sequence[RawWeight], bias: Tensor | None = None) -> Linear:
         bias = None if bias is None else bias.to(self.device, self.dtype)
-        made = self._rounded(parts) if self.rounded is not None and name != "lm_head" else self._kept(parts)
+        if name == "lm_head":
+            made = self._kept(parts) if self.head is None else self._rounded(parts, self.head)
+        elif self.rounded is None:
+            made = self._kept(parts)
+        else:
+            made = self._rounded(parts, self.rounded, self.group, self.rows)
         if made is None:
             return DenseLinears(self.dtype, self.device)(name, parts, bias)
         if self.widens:
@@ -44,10 +49,10 @@ class QuantLinears:
             return None
         return stack([part.packed(self.device) for part in parts])
 
-    def _rounded(self, parts: Sequence[RawWeight]) -> QuantLinear | None:
-        form = self.rounded
-        assert form is not None
+    def _rounded(
+        self, parts: Sequence[RawWeight], form: QuantForm, group: int | None = None, rows: int = 1
+    ) -> QuantLinear | None:
         if group_of(parts[0].shape[1], form) is None:
             return None
         floats = (widened(part, self.device).to(self.device) for part in parts)
-        return stack([round_weight(each, form, group=self.group, rows=self.rows) for each in floats])
+        return stack([round_weight(each, form, group=group, rows=rows) for each in floats])

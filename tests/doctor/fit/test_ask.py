@@ -18,7 +18,7 @@ from firsttoken.machine.ceilings import MemoryCeiling
 from firsttoken.machine.gpu import Gpu
 from firsttoken.machine.gpu_ceilings import Ceilings
 from firsttoken.machine.host import Host
-from firsttoken.model.cost import weight_bytes
+from firsttoken.model.cost import decode_weight_bytes, weight_bytes
 from firsttoken.model.kv_scheme import KVScheme
 from firsttoken.model.memory_plan import GIB
 from firsttoken.model.quantization import Quantization
@@ -153,7 +153,10 @@ def test_rounded_weights_take_what_the_engine_plans(quantization: str) -> None:
         max_step_ms=None,
         graphs=(1, 2),
     )
-    assert form.held(QWEN3_4B) == weight_bytes(QWEN3_4B, placement.bytes_per_weight, placement.product_bytes(None))
+    each = (placement.bytes_per_weight, placement.product_bytes(None), placement.head_bytes)
+    assert form.held(QWEN3_4B) == weight_bytes(QWEN3_4B, *each)
+    assert form.read(QWEN3_4B) == decode_weight_bytes(QWEN3_4B, *each)
+    assert ("int8 head" in form.name) == (quantization != "fp8")
     assert form.flags == {"quantization": quantization}
     found = fit(ask_about("3060", form=form))
     assert found.plan.kv_bytes > fit(ask_about("3060")).plan.kv_bytes + 3e9

@@ -48,11 +48,15 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.touch(mode=0o600)  # other people of this machine do not read along
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
-            self._db.row_factory = sqlite3.Row
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.execute("PRAGMA foreign_keys=ON")
-            self._db.executescript(_SCHEMA)
+            try:
+                self._db.row_factory = sqlite3.Row
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=NORMAL")
+                self._db.execute("PRAGMA foreign_keys=ON")
+                self._db.executescript(_SCHEMA)
+            except sqlite3.Error:
+                self._db.close()
+                raise
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(f"The chats cannot be kept in {path} ({error}); name another --data-dir.") from error
 

@@ -23,6 +23,7 @@ class Form:
     activation: int
     weight: float  # of every weight that is not a layer's product, scales included
     product: float | None = None  # of the layers' products, where they differ
+    head: float | None = None  # of the head, likewise
     packed: str = ""  # "fp8", "int8" or "int4": what a GPU keeps the products' weights in, where that is not bfloat16
     kv: int
     file_read: int | None = None  # bytes that a step reads, where a CPU keeps the file's own bits
@@ -30,13 +31,13 @@ class Form:
 
     def held(self, config: ModelConfig) -> int:
         """Bytes of weights in memory."""
-        return cost.weight_bytes(config, self.weight, self.product)
+        return cost.weight_bytes(config, self.weight, self.product, self.head)
 
     def read(self, config: ModelConfig) -> int:
         """Bytes of weights that a decode step reads."""
         if self.file_read is not None:
             return self.file_read
-        return cost.decode_weight_bytes(config, self.weight, self.product)
+        return cost.decode_weight_bytes(config, self.weight, self.product, self.head)
 
     def kv_per_token(self, config: ModelConfig) -> int:
         """Bytes of keys and values."""
@@ -59,10 +60,20 @@ def on_gpu(dtype: str, quantization: str, config: ModelConfig, capability: tuple
             )
         if config.quantization is not None:
             raise ConfigError(f"The model is quantised already, so --quantization {quantization} would round it twice.")
-        name, product = f"{quantization} products, else {dtype}", cost.GPU_PRODUCT[quantization]
+        also = ", int8 head" if quantization in cost.GPU_HEAD else ""
+        name, product = f"{quantization} products{also}, else {dtype}", cost.GPU_PRODUCT[quantization]
     kept = "" if product is None or config.quantization is None else config.quantization.form
     packed = quantization if quantization in _ROUNDED else kept
-    return Form(name=name, activation=size, weight=size, product=product, packed=packed, kv=size, flags=flags)
+    return Form(
+        name=name,
+        activation=size,
+        weight=size,
+        product=product,
+        head=cost.GPU_HEAD.get(quantization),
+        packed=packed,
+        kv=size,
+        flags=flags,
+    )
 
 
 def on_cpu(dtype: str, quantization: str) -> Form:
