@@ -120,18 +120,15 @@ def main(capability: int, shared_kib: int) -> None:
         launch = default_product("norm_linear_swiglu", 9728, 2560, rows, kind)
         flags = {"N": 9728, "K": 2560, "BN": launch.bn, "BK": launch.bk, "FOLDED": False, "SWIGLU": True}
         flags |= {"NORM": rows <= 16, "RESIDUAL": False, "BIAS": False, "PDL": pdl} | QUANTISED[kind]
-        if launch.form == "matvec":
+        if rows == 1:
             types = {"w": "*i32", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
-            flags |= {"AHEAD": launch.ahead, "BY": 2 if capability >= 89 else 1}
+            by = {"ASM": True, "NATIVE": capability >= 89}
+            print("quant_fixed", kind, build(quant_fixed_kernel, target, launch.warps, flags | by, **types))
+            launch = default_product("norm_linear_swiglu", 9728, 2560, 1, kind, fixed=False)
+            flags |= {"BN": launch.bn, "BK": launch.bk, "AHEAD": launch.ahead, "BY": 2 if capability >= 89 else 1}
             print("quant_matvec", kind, build(quant_matvec_kernel, target, launch.warps, flags, **types))
-            del flags["AHEAD"], flags["BY"]
-            flags |= {"ASM": True, "NATIVE": capability >= 89}
-            print("quant_fixed", kind, build(quant_fixed_kernel, target, launch.warps, flags, **types))
-            del flags["ASM"], flags["NATIVE"]
-            flags |= {"AHEAD": launch.ahead, "BY": 0}
-            print(
-                "quant_matvec", f"{kind}-half", build(quant_matvec_kernel, target, launch.warps, flags, **types | HALF)
-            )
+            half = build(quant_matvec_kernel, target, launch.warps, flags | {"BY": 0}, **types | HALF)
+            print("quant_matvec", f"{kind}-half", half)
             continue
         flags |= {"BM": max(8, rows), "RM": rows, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": 0, "ASM": True}
         types = {"w": "*u8", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}

@@ -170,8 +170,9 @@ def test_launches_that_were_measured_with_bfloat16_alone_are_not_picked_for_floa
         }
     assert of == {
         torch.bfloat16: launch,
-        torch.float16: default_product("linear_add", 64, 256, rows, "fp8-row"),
+        torch.float16: default_product("linear_add", 64, 256, rows, "fp8-row", fixed=False),
     }
+    assert of[torch.float16].form == ("matvec" if rows == 1 else "dot")
 
 
 @pytest.mark.parametrize("splits", [1, 2])
@@ -289,6 +290,10 @@ def test_a_row_in_fp8_does_not_depend_on_its_neighbours() -> None:
 def test_an_unmeasured_card_gets_a_launch_for_every_number_of_rows(kind: str) -> None:
     pick = table_for("NVIDIA GeForce RTX 9999").pick
     forms = [pick("norm_linear", 6144, 2560, rows, kind).form for rows in (1, 2, 3, 128, 129)]
-    assert forms == ["matvec", "dot", "dot", "dot", "library"]
+    assert forms == ["fixed", "dot", "dot", "dot", "library"]
+    assert default_product("norm_linear", 6144, 2560, 1, kind, fixed=False).form == "matvec"
+    assert all(
+        why_impossible(pick("linear_add", n, k, 1, kind)) is None for n, k in ((8, 64), (2560, 9728), (8192, 96))
+    )
     assert pick("norm_linear", 151936, 2560, 256, kind).form == "dot", "a head is too large to be widened"
     assert pick("norm_linear", 100, 80, 8, kind).form == "library", "80 is no multiple of a tile"

@@ -58,10 +58,13 @@ class Table:
         return default_product(op, n, k, rows, weight)
 
 
-def default_product(op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
-    """Shapes that run on every card from compute capability 8.0 up and are near the best on those measured."""
+def default_product(op: Op, n: int, k: int, rows: int, weight: str = DENSE, *, fixed: bool = True) -> Product:
+    """Shapes that run on every card from compute capability 8.0 up and are near the best on those measured.
+
+    `fixed`: whether one row of a quantised product may be in fixed point, which only bfloat16 gains from.
+    """
     if weight != DENSE:
-        return _quantised(op, n, k, rows, weight)
+        return _quantised(op, n, k, rows, weight, fixed)
     if rows == 1:
         return Product(op=op, n=n, k=k, rows=1, form="matvec", bn=2, bk=512, warps=2, ahead=2)
     if rows == 2:
@@ -71,7 +74,12 @@ def default_product(op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> P
     return Product(op=op, n=n, k=k, rows=rows, form="library")
 
 
-def _quantised(op: Op, n: int, k: int, rows: int, weight: str) -> Product:
+def _quantised(op: Op, n: int, k: int, rows: int, weight: str, fixed: bool) -> Product:
+    if rows == 1 and fixed:  # half of matvec's instructions a weight, on every card that it was compiled for
+        inputs = 2 if weight.startswith("int4") else 1  # a byte
+        few = op == "linear_add" and n <= _SPLIT_N  # whose programs would be too few to keep the memory busy
+        bn, size, warps = (2, 2048, 2) if few else (4 if op == "norm_linear_swiglu" else 8, 512, 1)
+        return Product(op=op, n=n, k=k, rows=1, form="fixed", bn=bn, bk=size * inputs, warps=warps, weight=weight)
     if rows == 1:
         bk = 1024 if weight.startswith("int4") else 512  # a warp reads 512 bytes of a row at a time
         return Product(op=op, n=n, k=k, rows=1, form="matvec", bn=4, bk=bk, warps=1, ahead=0, weight=weight)

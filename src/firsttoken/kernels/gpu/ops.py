@@ -150,7 +150,7 @@ def picked(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
     # the instructions that make it fast
     right = x.dtype == torch.bfloat16 and card is not None and (card.has_fp8 or launch.form == "fixed")
     if launch.form in ("fixed", "pairs") and not right:
-        return default_product(op, n, weight.in_features, len(x), kind)
+        return default_product(op, n, weight.in_features, len(x), kind, fixed=False)
     return launch
 
 
