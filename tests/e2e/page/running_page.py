@@ -23,6 +23,7 @@ CHROMIUM_FLAGS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 expect.set_options(timeout=20_000)  # of a browser that shares two cores with two servers
+_QUESTION = "[data-step-type=user_message]"
 _SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 
@@ -103,7 +104,7 @@ class Tab:
 
     def ask(self, question: str) -> None:
         """Fills it in until it is taken: what comes while Chainlit draws anew is lost, and nobody types so quickly."""
-        said = self.page.locator("[data-step-type=user_message]")
+        said = self.page.locator(_QUESTION).filter(has_text=question)  # none while it draws, nor before the first time
         before = said.count()
         for _ in range(4):
             self.page.fill("#chat-input", question)
@@ -123,9 +124,14 @@ class Tab:
         expect(self.page.locator(".foot")).to_have_count(count)
 
     def ask_and_wait(self, question: str) -> None:
-        before = self.page.locator(".foot").count()
+        """Until each question has an answer that is done; counted together, since Chainlit may be drawing anew."""
         self.ask(question)
-        self.expect_feet(before + 1)
+        done = f"""text => {{
+            const asked = [...document.querySelectorAll("{_QUESTION}")];
+            const feet = document.querySelectorAll(".foot").length;
+            return asked.at(-1)?.innerText.includes(text) && feet === asked.length;
+        }}"""
+        self.page.wait_for_function(done, arg=question.splitlines()[0][:40].strip(), timeout=20_000)
 
     @property
     def address(self) -> str:
