@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from firsttoken.doctor.fit.ask import Ask, Device, fit
-from firsttoken.doctor.fit.speed import Load, Rates, Speed, StepTimes
+from firsttoken.doctor.fit.speed import QUANTISED, Load, Rates, Speed, StepTimes
 from firsttoken.model import cost
 from firsttoken.model.memory_plan import DeviceMemory
 from tests.doctor.fit.asks import QWEN3_4B, form_of
@@ -60,7 +61,7 @@ def test_what_an_h200_did_with_fewer_bytes_is_predicted_within_15_percent(
     device = Device(
         name="an H200",
         memory=DeviceMemory(kind="cuda", total=total, free=total),
-        rates=Rates(kind="cuda", read=run["read"], product=run["product"]),
+        rates=Rates(kind="cuda", read=run["read"], product=run["product"], sms=132),
     )
     asked = Ask(model="Qwen3-4B", config=QWEN3_4B, device=device, form=form_of(row))
     check(fit(asked).times.predict(load_of(row)), row)
@@ -83,6 +84,21 @@ def test_a_floor_is_bytes_over_bandwidth_until_arithmetic_takes_longer() -> None
     assert one == pytest.approx((8_044_936_192 + 160 * 147_456) / 4.38e12, rel=1e-3)
     narrow = times(Rates(kind="cuda", read=4.38e12, product=4.38e12)).floor(Load(64, 32, 256)).tpot
     assert narrow == pytest.approx(64 * cost.decode_flops(QWEN3_4B, 160) / 4.38e12)
+
+
+def test_quantised_weights_are_bound_by_a_cards_multiprocessors_or_by_its_memory() -> None:
+    def tpot(form: str, **rates: Any) -> float:
+        one = replace(times(Rates(kind="cuda", product=989e12, **rates)), shares=QUANTISED[form])
+        found = one.predict(Load(1, 32, 1024)).tpot
+        assert found is not None
+        return found
+
+    h200 = tpot("int4", read=4.38e12, sms=132)
+    assert tpot("int4", read=4.38e12) == pytest.approx(h200), "as an H200 where nothing is known of its multiprocessors"
+    assert tpot("int4", read=8.76e12, sms=132) == pytest.approx(h200, rel=0.05), "more memory changes next to nothing"
+    assert tpot("int4", read=4.38e12, sms=264) < 0.6 * h200
+    slow = {"read": 0.36e12, "sms": 28}
+    assert tpot("fp8", **slow) < 1.1 * 8_044_936_192 / 0.36e12 < tpot("int4", read=0.36e12)
 
 
 def test_prompts_in_the_same_moment_wait_for_one_another() -> None:

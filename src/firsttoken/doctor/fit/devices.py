@@ -37,7 +37,13 @@ def local_device(gpu: Gpu, ceilings: Ceilings | None, utilization: float) -> Dev
     card = known_card(gpu.name, gpu.memory_total)
     if ceilings is not None:
         when = f"measured here on {ceilings.measured_on}"
-        rates = Rates(kind="cuda", read=ceilings.read, product=ceilings.product, origin=_rates_text(ceilings, when))
+        rates = Rates(
+            kind="cuda",
+            read=ceilings.read,
+            product=ceilings.product,
+            sms=None if card is None else card.sms,
+            origin=_rates_text(ceilings, when),
+        )
     elif card is not None:
         rates = _sheet_rates(card)
     else:
@@ -65,7 +71,14 @@ def cpu_device(host: Host, ceiling: MemoryCeiling) -> Device:
 def _sheet_rates(card: Card) -> Rates:
     text = f"{card.read / 1e9:,.0f} GB/s and {card.product / 1e12:,.4g} TFLOP/s by the data sheet ({card.source})"
     shares = "expected are the shares that an H200 reached"
-    return Rates(kind="cuda", read=card.read, product=card.product, from_sheet=True, origin=f"{text}; {shares}")
+    return Rates(
+        kind="cuda",
+        read=card.read,
+        product=card.product,
+        sms=card.sms,
+        from_sheet=True,
+        origin=f"{text}; {shares}",
+    )
 
 
 def _rates_text(ceilings: Ceilings, when: str) -> str:

@@ -25,6 +25,7 @@ _REQUEST = 3e-3  # seconds of a request outside its prefill: HTTP, the tokeniser
 _TOGETHER = 3 * 0.055
 # What measured ceilings were of the data sheet's on that card: 4.38 of 4.8 TB/s, 799 of 989 TFLOP/s
 SHEET_READ, SHEET_PRODUCT = 0.91, 0.81
+_H200_READ, _H200_SMS = 4.38e12, 132
 _CPU_READ = 0.88  # of the memory's rate, one sequence, low-bit weights: 184 of 210 tok/s on two cores
 
 
@@ -35,6 +36,7 @@ class Shares:
     few_rows: float  # of the memory's rate
     many_rows: float  # of the same, for 3 to 64 rows
     product: float  # of the arithmetic rate
+    by_instructions: bool = False  # what the first two are bound by: then they are an H200's, see `_weights_read`
 
 
 # One row reads 4.22 of 4.41 TB/s; the library's products at 3 to 64 rows take 2.65 ms for 8.04 GB, whose floor is 1.84;
@@ -43,8 +45,9 @@ DENSE = Shares(few_rows=0.96, many_rows=0.69, product=0.80)
 # From TPOT at one stream, the least TPOT among 64 (5.23 and 6.33 ms: no prompt came between) and TTFT of 4096 tokens;
 # tests/doctor/fit/h200.json has the rest.
 QUANTISED = {
-    "fp8": Shares(few_rows=0.60, many_rows=0.34, product=1.0),  # prompts multiply in FP8
-    "int4": Shares(few_rows=0.31, many_rows=0.13, product=0.74),  # with a dense head then, of bytes that are fewer now
+    "fp8": Shares(few_rows=0.60, many_rows=0.34, product=1.0, by_instructions=True),  # prompts multiply in FP8
+    # With a dense head then, of bytes that are fewer now
+    "int4": Shares(few_rows=0.31, many_rows=0.13, product=0.74, by_instructions=True),
 }
 QUANTISED["int8"] = QUANTISED["fp8"]  # not timed: the same bytes
 
@@ -56,6 +59,7 @@ class Rates:
     kind: str  # "cuda" or "cpu"
     read: float | None = None  # bytes a second
     product: float | None = None  # FLOP/s
+    sms: int | None = None  # streaming multiprocessors
     from_sheet: bool = False  # as the data sheet promises, which no kernel reaches
     origin: str = ""  # for the reader
 
@@ -146,9 +150,22 @@ class StepTimes:
 
     def _products(self, rows: int, heads: int, read: float, product: float) -> float:
         """Seconds of all products for `rows` tokens, `heads` of which get logits."""
-        share = self.shares.few_rows if rows <= _FEW_ROWS else self.shares.many_rows
         flops = rows * cost.layer_flops(self.config) + heads * cost.head_flops(self.config)
-        return max(self.weight_bytes / (read * share), flops / (product * self.shares.product))
+        return max(self._weights_read(rows, read), flops / (product * self.shares.product))
+
+    def _weights_read(self, rows: int, read: float) -> float:
+        """Seconds to read the weights once, and to take quantised ones apart.
+
+        The instructions for that are the bound on an H200, which has 33 GB/s for each multiprocessor. Most cards have a
+        half to a quarter of that: there the same instructions are spread over their multiprocessors, and the memory is
+        the bound where it takes longer. Clocks are taken to be alike.
+        """
+        few = rows <= _FEW_ROWS
+        share = self.shares.few_rows if few else self.shares.many_rows
+        if not self.shares.by_instructions or self.rates.sms is None:
+            return self.weight_bytes / (read * share)
+        taken_apart = self.weight_bytes / (_H200_READ * share) * _H200_SMS / self.rates.sms
+        return max(taken_apart, self.weight_bytes / (read * (DENSE.few_rows if few else DENSE.many_rows)))
 
     @property
     def _waits(self) -> float:
