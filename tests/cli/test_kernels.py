@@ -101,6 +101,18 @@ def test_a_model_that_does_not_fit_has_its_launches_judged_alone(tmp_path: Path)
     assert find_table(NAME, tmp_path).measured.endswith("over cold weights")
 
 
+def test_what_ends_whole_steps_early_loses_nothing_that_was_found(tmp_path: Path) -> None:
+    def stopped(rows: int, products: frozenset[Product]) -> float:
+        if rows == 16:
+            raise KeyboardInterrupt
+        return step_us(rows, products)
+
+    screen = measured(tmp_path, rows=(1, 16), steps=lambda: FakeSteps(stopped))
+    assert "Stopped, so launches are judged alone: at 16 rows." in screen
+    assert len(read_table(own_table_file(NAME, tmp_path), NAME).products) == 10
+    assert "matvec 2x512, 2 warps, 2 ahead" in screen, "settled before"
+
+
 def test_a_launch_in_use_that_gives_wrong_numbers_is_named_so(tmp_path: Path) -> None:
     card = FakeCard(us)
     card.wrong = {default_product("norm_linear", 6144, 2560, 1)}

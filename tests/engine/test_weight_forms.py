@@ -84,8 +84,8 @@ def test_the_summary_names_the_form_and_the_plans_bytes_are_those_read() -> None
         assert isinstance(decoder.head, QuantLinear) == (form != "fp8")
     assert said == {
         "fp8": "fp8 weights with a scale for each row, why",
-        "int8": "int8 weights with a scale for each 128 inputs, why",
-        "int4": "int4 weights with a scale for each 128 inputs, why",
+        "int8": "int8 weights with a scale for each 128 inputs, the head in int8, why",
+        "int4": "int4 weights with a scale for each 128 inputs, the head in int8, why",
     }
 
 

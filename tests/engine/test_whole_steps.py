@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.builders import tiny_config
 
-from firsttoken.kernels.gpu.candidates import Job
+from firsttoken.kernels.gpu.candidates import Job, candidates
 from firsttoken.kernels.gpu.launch import Product, Table, default_product
 from firsttoken.kernels.gpu.launch_table import pick, table_for
 from firsttoken.kernels.quant_forms import QuantForm
@@ -20,7 +20,7 @@ pytest.importorskip("triton")
 
 from firsttoken.engine.step_shape import StepShape
 from firsttoken.engine.whole_steps import CONTEXT, WholeSteps, made_up_rows, made_up_steps
-from firsttoken.kernels.gpu.card import Timer, graph_timer
+from firsttoken.kernels.gpu.card import Timer, graph_timer, limits_of
 from firsttoken.kernels.gpu.card_facts import CardFacts, imagined, read_card
 
 HOPPER = CardFacts(name="NVIDIA H200", capability=(9, 0), processors=132, shared_bytes=227 * 1024)
@@ -80,8 +80,8 @@ def test_steps_on_a_card_are_timed_by_any_right_launches(form: QuantForm | None)
     device = torch.device("cuda", torch.cuda.current_device())
     steps = whole_steps(device, graph_timer(), read_card(device.index).name, form)
     for rows in (1, 4):
-        jobs = products_of(CONFIG, [rows], form)
-        reads = [steps.reader(rows, [launch(job, warps=warps) for job in jobs]) for warps in (2, 4)]
+        of_each = [candidates(job, limits_of(device)) for job in products_of(CONFIG, [rows], form)]
+        reads = [steps.reader(rows, [some[len(some) * i // 3] for some in of_each]) for i in (1, 2)]
         for read in reads * 2:
             assert read is not None
             assert 1.0 < read() < 10_000.0  # microseconds of two small layers

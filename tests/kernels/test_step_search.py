@@ -29,7 +29,7 @@ def alone(products: frozenset[Product]) -> float:
 
 
 def run(founds: list[Found], steps: FakeSteps, budget: float = ENOUGH) -> list[Settled]:
-    return settle(founds, steps, budget, lambda text: None, steps.clock)
+    return list(settle(founds, steps, budget, lambda text: None, steps.clock))
 
 
 def chosen(settled: Settled) -> list[int]:
@@ -68,6 +68,7 @@ def test_what_makes_no_step_faster_replaces_nothing() -> None:
     [settled] = run(founds, steps)
     assert [each.best for each in settled.found] == [each.before for each in founds]
     assert settled.us == settled.before_us == 10_120.0
+    assert settled.is_the_same
 
 
 def test_out_of_time_it_has_at_least_compared_what_was_in_use_with_the_fastest() -> None:
@@ -76,7 +77,7 @@ def test_out_of_time_it_has_at_least_compared_what_was_in_use_with_the_fastest()
     few, many = run(founds, steps, budget=0.0)
     assert (few.rows, many.rows) == (1, 16)
     assert chosen(few) == chosen(many) == [4, 4]
-    assert len(steps.tried) == 4
+    assert len(set(steps.tried)) == 4
 
 
 def test_row_counts_share_the_time() -> None:
@@ -93,6 +94,13 @@ def test_a_launch_that_the_card_refuses_in_a_step_is_passed_over() -> None:
     steps.refused = {founds[1].best}
     [settled] = run(founds, steps)
     assert chosen(settled) == [4, 8]
+
+
+def test_where_a_step_cannot_run_at_all_there_is_no_answer() -> None:
+    founds = [found(4096), found(9728)]
+    steps = FakeSteps(lambda rows, products: alone(products))
+    steps.refused = {founds[0].before}
+    assert run(founds, steps) == []
 
 
 def test_a_launch_in_use_that_failed_alone_is_in_no_step() -> None:

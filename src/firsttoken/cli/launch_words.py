@@ -36,7 +36,7 @@ def grid(found: Sequence[Found], settled: Sequence[Settled], read: float, layers
         table.add_row(*all_of, f"{rate / read:.0%}", "", "", end_section=rows not in whole)
         if step := whole.get(rows):
             rate = step.read_bytes / step.us * 1e6
-            change = "the same" if step.us == step.before_us else f"{step.before_us:,.0f}"
+            change = "the same" if step.is_the_same else f"{step.before_us:,.0f}"
             figures = (f"{step.us:,.0f}", f"{rate / 1e12:.2f}", f"{rate / read:.0%}", change)
             table.add_row("whole step", str(rows), "", *figures, f"{step.tried} steps", end_section=True)
     return table

@@ -76,11 +76,12 @@ def open_card(processes: int | None) -> Iterator[OpenCard]:
     count = processes or max(1, min(host.cores, host.memory_available // _PROCESS_BYTES))
     versions = f"torch {torch.__version__}, Triton {triton.__version__}, firsttoken {__version__}"
     with CompilePool(Build(dtype, read_card(device.index)), count) as pool:
-        card = GpuCard(device, dtype, pool, limits, ceilings.cache_bytes)
+        timer = graph_timer()  # one for both, whose graphs share their memory
+        card = GpuCard(device, dtype, pool, limits, ceilings.cache_bytes, timer)
 
         def steps(config: ModelConfig, form: QuantForm | None, table: Table, rows: int) -> Steps:
             card.forget()
-            return WholeSteps(config, form, table, most_rows=rows, device=device, dtype=dtype, timer=graph_timer())
+            return WholeSteps(config, form, table, most_rows=rows, device=device, dtype=dtype, timer=timer)
 
         yield OpenCard(card, steps, ceilings.name, ceilings.read, count, versions)
 
@@ -125,16 +126,17 @@ def measure_launches(
             tell=tell,
         )
         tell("a model with made-up weights, for whole steps")
-        settled = _settled(found, lambda: opened.steps(config, form, in_use, max(rows)), begin + budget, tell)
-    if settled is None:
-        console.print("The whole model does not fit in the card's free memory, so each launch is judged alone.")
-    else:
-        found = [each for step in settled for each in step.found]
-    console.print(grid(found, settled or (), opened.read, config.num_layers))
+        settled, short = _settled(found, lambda: opened.steps(config, form, in_use, max(rows)), begin + budget, tell)
+    in_steps = {step.rows: step.found for step in settled}
+    if short:
+        others = ", ".join(str(count) for count in rows if count not in in_steps) or "none"
+        console.print(f"{short}, so launches are judged alone: at {others} rows.", soft_wrap=True)
+    found = [each for each in found if each.job.rows not in in_steps] + [x for some in in_steps.values() for x in some]
+    console.print(grid(found, settled, opened.read, config.num_layers))
     own = own_table(opened.name, folder)
     products = merged(own.products if own is not None else (), [each.best for each in found])
     how = "each product alone in a CUDA graph over cold weights"
-    how += ", then the best by whole decode steps" if settled is not None else ""
+    how += ", then the best by whole decode steps" if settled else ""
     measured = f"{date.today()}, {opened.versions}, {how}"
     write_table(Table(card=opened.name, measured=measured, products=products), file)
     console.print(advice(found, file, ours=out is None), markup=False, soft_wrap=True)
@@ -142,10 +144,15 @@ def measure_launches(
 
 def _settled(
     found: Sequence[Found], steps: Callable[[], Steps], until: float, tell: Callable[[str], None]
-) -> list[Settled] | None:
-    """None where the card's memory does not hold the whole model."""
+) -> tuple[list[Settled], str]:
+    """What whole steps decided, and what ended them early: then the others' launches are judged alone."""
+    settled: list[Settled] = []
     try:
         made = steps()
-        return settle(found, made, until - time.monotonic(), tell)
+        for step in settle(found, made, until - time.monotonic(), tell):
+            settled.append(step)
     except torch.OutOfMemoryError:
-        return None
+        return settled, "The whole model with its contexts does not fit in the card's free memory"
+    except KeyboardInterrupt:  # what was found before is kept
+        return settled, "Stopped"
+    return settled, "" if len(settled) == len({each.job.rows for each in found}) else "Whole steps cannot run here"

@@ -154,7 +154,10 @@ def gpu_precision(
         if not has_kernels:
             raise ConfigError(f"--quantization {asked} needs Triton on a GPU, which is not installed; leave it out.")
         if not can_run:
-            raise ConfigError(f"--quantization {asked} computes in bfloat16 or float16 on a GPU, not in float32.")
+            raise ConfigError(
+                f"--quantization {asked} computes in bfloat16 or float16 on a GPU, not in float32; --device cpu beside "
+                "it judges its answers."
+            )
         return dtype, asked, f"rounded at load, as --quantization {asked} says; {why}"
     return dtype, "keep" if asked == "auto" and can_run else "dense", why
 

@@ -54,7 +54,10 @@ def describe_weights(decoder: Decoder, placement: Placement) -> str:
     bits = {part.bits for part in products if isinstance(part, CpuLinear)}
     forms = {_form(part) for part in products if isinstance(part, QuantLinear)}
     if forms:
-        return f"{' and '.join(sorted(forms))}, {placement.why}"
+        head = (
+            ", the head in int8" if placement.head_bytes is not None and isinstance(decoder.head, QuantLinear) else ""
+        )
+        return f"{' and '.join(sorted(forms))}{head}, {placement.why}"
     if not bits:
         return placement.why
     return f"{'- and '.join(str(b) for b in sorted(bits))}-bit weights, {placement.why}"

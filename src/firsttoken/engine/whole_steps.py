@@ -14,6 +14,7 @@ from firsttoken.engine.cuda_inputs import CudaInputs
 from firsttoken.engine.model_runner import make_kv_cache
 from firsttoken.engine.step_ops import StepOps
 from firsttoken.engine.step_shape import StepShape
+from firsttoken.kernels.gpu import attends
 from firsttoken.kernels.gpu.card import Timer
 from firsttoken.kernels.gpu.launch import Product, Table
 from firsttoken.kernels.gpu.launch_table import launching_by, merged
@@ -41,10 +42,8 @@ class WholeSteps:
         device: torch.device,
         dtype: torch.dtype,
         timer: Timer,
-        layers: int | None = None,
     ) -> None:
-        """`form` is what weights are rounded to; `table` launches what is not said; `layers` fewer than all of them."""
-        config = replace(config, num_layers=layers or config.num_layers)
+        """`form` is what weights are rounded to; `table` launches what is not said."""
         self._ops = made_up_steps(config, form, most_rows=most_rows, context=CONTEXT, device=device, dtype=dtype)
         self._table, self._timer = table, timer
         self._sent: dict[int, Tensor] = {}  # by rows: the graphs read it
@@ -58,6 +57,8 @@ class WholeSteps:
     def reader(self, rows: int, products: Sequence[Product]) -> Callable[[], float] | None:
         """As `step_search.Steps`."""
         ops, shape = self._ops, StepShape(rows, True)
+        if not attends(ops.decoder.config.head_dim):
+            return None
         if rows not in self._sent:
             self._sent[rows] = made_up_rows(ops, [CONTEXT] * rows)
         sent = self._sent[rows]

@@ -33,7 +33,9 @@ class QuantLinears:
     def __call__(self, name: str, parts: Sequence[RawWeight], bias: Tensor | None = None) -> Linear:
         bias = None if bias is None else bias.to(self.device, self.dtype)
         if name == "lm_head":
-            made = self._kept(parts) if self.head is None else self._rounded(parts, self.head)
+            made = self._kept(parts)  # one that has few bits already stays as it is
+            if made is None and self.head is not None:
+                made = self._rounded(parts, self.head)
         elif self.rounded is None:
             made = self._kept(parts)
         else:

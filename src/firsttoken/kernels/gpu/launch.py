@@ -75,10 +75,12 @@ def default_product(op: Op, n: int, k: int, rows: int, weight: str = DENSE, *, f
 
 
 def _quantised(op: Op, n: int, k: int, rows: int, weight: str, fixed: bool) -> Product:
-    if rows == 1 and fixed:  # half of matvec's instructions a weight, on every card that it was compiled for
+    if rows == 1 and fixed:  # in fewer instructions a weight than matvec, on every card that it was compiled for
         inputs = 2 if weight.startswith("int4") else 1  # a byte
         few = op == "linear_add" and n <= _SPLIT_N  # whose programs would be too few to keep the memory busy
-        bn, size, warps = (2, 2048, 2) if few else (4 if op == "norm_linear_swiglu" else 8, 512, 1)
+        bn, size, warps = 4 if op == "norm_linear_swiglu" else 8, 512, 1
+        if few:  # FP8's as an H200 was measured to like it
+            bn, size, warps = (2, 2048, 2) if weight.startswith("fp8") else (4, 1024, 2)
         return Product(op=op, n=n, k=k, rows=1, form="fixed", bn=bn, bk=size * inputs, warps=warps, weight=weight)
     if rows == 1:
         bk = 1024 if weight.startswith("int4") else 512  # a warp reads 512 bytes of a row at a time

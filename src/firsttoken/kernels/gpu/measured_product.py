@@ -90,11 +90,13 @@ class Operands:
 
 
 def operands(job: Job, device: torch.device, dtype: torch.dtype, copies: int = 1) -> Operands:
-    """Random operands; zeros would cost the card less power, and so flatter it. The norm is folded, as on a GPU."""
+    """Random operands; zeros would cost the card less power, and so flatter it. Norms are as a decoder's."""
     return Operands(
         job,
         x=_normal(job.rows, job.k, dtype=dtype, device=device),
-        norm=Norm(torch.ones(job.k, dtype=dtype, device=device), _EPS, folded=True),
+        norm=Norm(
+            torch.ones(job.k, dtype=dtype, device=device), _EPS, folded=job.weight == DENSE and not job.float_out
+        ),
         weights=[_weight(job, device, dtype) for _ in range(copies)],
         residual=_normal(job.rows, job.n, dtype=dtype, device=device),
     )

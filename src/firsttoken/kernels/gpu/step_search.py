@@ -7,7 +7,7 @@ on an H200 the fastest int4 launches made a step slower. Knows no card: what it 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
@@ -44,6 +44,11 @@ class Settled:
     before_us: float  # with the launches that were in use; of one that failed, with what replaced it
     tried: int  # steps with other launches
 
+    @property
+    def is_the_same(self) -> bool:
+        """Whether the launches in use stay; times of one step differ a little from reading to reading."""
+        return all(each.best == each.before for each in self.found)
+
 
 def settle(
     found: Sequence[Found],
@@ -51,16 +56,19 @@ def settle(
     budget: float,
     tell: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
-) -> list[Settled]:
-    """One answer a row count, in about `budget` seconds; out of time it keeps the fastest step so far."""
+) -> Iterator[Settled]:
+    """One answer a row count, in about `budget` seconds; out of time it keeps the fastest step so far.
+
+    Of a row count whose step cannot run as its products did there is none.
+    """
     until = clock() + budget
     counts = sorted({each.job.rows for each in found})
-    settled = []
     for done, rows in enumerate(counts):
         here = [each for each in found if each.job.rows == rows]
         share = (until - clock()) / (len(counts) - done)
-        settled.append(_settle(rows, here, steps, clock() + share, tell, clock))
-    return settled
+        settled = _settle(rows, here, steps, clock() + share, tell, clock)
+        if settled is not None:
+            yield settled
 
 
 def _settle(
@@ -70,9 +78,11 @@ def _settle(
     until: float,
     tell: Callable[[str], None],
     clock: Callable[[], float],
-) -> Settled:
+) -> Settled | None:
     tell(f"whole steps of {rows} rows")
     before = {each.job: each.before if each.before in each.finalists else each.best for each in found}
+    if steps.reader(rows, list(before.values())) is None:
+        return None
     best, us, before_us, tried = _faster(rows, before, {each.job: each.best for each in found}, steps)
     for _ in range(_PASSES):
         start = best
@@ -94,7 +104,7 @@ def _settle(
 def _faster(rows: int, launches: _Launches, others: _Launches, steps: Steps) -> tuple[_Launches, float, float, int]:
     """The faster of two choices, its microseconds and the first one's, read in turns; and whether there were two."""
     read = steps.reader(rows, list(launches.values()))
-    assert read is not None, "each of its launches ran alone"
+    assert read is not None, "it ran before"
     other = steps.reader(rows, list(others.values())) if others != launches else None
     pairs = [(read(), other() if other is not None else float("inf")) for _ in range(FINAL_READINGS)]
     us, other_us = (median(readings) for readings in zip(*pairs, strict=True))
