@@ -14,10 +14,11 @@ from firsttoken.config import EngineConfig
 from firsttoken.engine.device import Placement, place
 from firsttoken.engine.weight_forms import describe_weights, make_linears
 from firsttoken.kernels.linear import DenseLinear
+from firsttoken.kernels.quant_forms import HEAD_FORMS
 from firsttoken.kernels.quant_linear import QuantLinear
 from firsttoken.kernels.quant_round import round_weight
 from firsttoken.model.config import ModelConfig, parse_config
-from firsttoken.model.cost import decode_weight_bytes, weight_bytes
+from firsttoken.model.cost import GPU_HEAD, GPU_PRODUCT, decode_weight_bytes, weight_bytes
 from firsttoken.model.dummy import DummyWeights
 from firsttoken.model.loading import build_decoder
 from firsttoken.model.quant_linears import QuantLinears
@@ -65,6 +66,10 @@ def test_a_form_that_is_judged_has_its_rounded_numbers_in_float32(form: Any) -> 
     assert isinstance(judged.head, DenseLinear)
     head = plain.embedding if form == "fp8" else round_weight(plain.embedding, "int8").dequantize()
     assert judged.head.weight.equal(head)
+
+
+def test_a_plan_counts_the_heads_form_that_the_loader_makes() -> None:
+    assert {form: GPU_PRODUCT[head] for form, head in HEAD_FORMS.items()} == GPU_HEAD
 
 
 def test_the_summary_names_the_form_and_the_plans_bytes_are_those_read() -> None:

@@ -77,12 +77,12 @@ def test_out_of_time_it_has_at_least_compared_what_was_in_use_with_the_fastest()
     few, many = run(founds, steps, budget=0.0)
     assert (few.rows, many.rows) == (1, 16)
     assert chosen(few) == chosen(many) == [4, 4]
-    assert len(set(steps.tried)) == 4
+    assert len(steps.tried) == 4
 
 
 def test_row_counts_share_the_time() -> None:
     steps = FakeSteps(lambda rows, products: alone(products))
-    run([found(k, rows=rows) for k in (4096, 9728) for rows in (1, 16)], steps, budget=8.0)
+    run([found(k, rows=rows) for k in (4096, 9728) for rows in (1, 16)], steps, budget=10.0)
     times = [sum(p.rows == rows for products in steps.tried for p in products) for rows in (1, 16)]
     assert min(times) >= 8, "each beyond the first comparison"
     assert steps.now < 16.0

@@ -126,12 +126,11 @@ def measure_launches(
             tell=tell,
         )
         tell("a model with made-up weights, for whole steps")
-        settled, short = _settled(found, lambda: opened.steps(config, form, in_use, max(rows)), begin + budget, tell)
-    in_steps = {step.rows: step.found for step in settled}
-    if short:
-        others = ", ".join(str(count) for count in rows if count not in in_steps) or "none"
-        console.print(f"{short}, so launches are judged alone: at {others} rows.", soft_wrap=True)
-    found = [each for each in found if each.job.rows not in in_steps] + [x for some in in_steps.values() for x in some]
+        settled, why = _settled(found, lambda: opened.steps(config, form, in_use, max(rows)), begin + budget, tell)
+    if alone := [str(count) for count in rows if count not in {step.rows for step in settled}]:
+        console.print(f"{why}, so launches are judged alone: at {', '.join(alone)} rows.", soft_wrap=True)
+    in_steps = {each.job: each for step in settled for each in step.found}
+    found = [in_steps.get(each.job, each) for each in found]
     console.print(grid(found, settled, opened.read, config.num_layers))
     own = own_table(opened.name, folder)
     products = merged(own.products if own is not None else (), [each.best for each in found])
@@ -145,7 +144,7 @@ def measure_launches(
 def _settled(
     found: Sequence[Found], steps: Callable[[], Steps], until: float, tell: Callable[[str], None]
 ) -> tuple[list[Settled], str]:
-    """What whole steps decided, and what ended them early: then the others' launches are judged alone."""
+    """What whole steps decided, and why they may have left out row counts: there launches are judged alone."""
     settled: list[Settled] = []
     try:
         made = steps()
@@ -155,4 +154,4 @@ def _settled(
         return settled, "The whole model with its contexts does not fit in the card's free memory"
     except KeyboardInterrupt:  # what was found before is kept
         return settled, "Stopped"
-    return settled, "" if len(settled) == len({each.job.rows for each in found}) else "Whole steps cannot run here"
+    return settled, "Whole steps cannot run here"

@@ -9,7 +9,7 @@ from firsttoken.engine.device import Placement
 from firsttoken.errors import ConfigError
 from firsttoken.kernels.cpu_forms import CpuLinear, CpuLinears
 from firsttoken.kernels.cpu_ops import cpu_kernels
-from firsttoken.kernels.quant_forms import HEAD_FORMS
+from firsttoken.kernels.quant_forms import HEAD_FORMS, QUANT_FORMS
 from firsttoken.kernels.quant_linear import QuantLinear
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.decoder import Decoder
@@ -22,20 +22,19 @@ def make_linears(placement: Placement, model: ModelConfig, *, dummy: bool) -> Li
     if placement.device.type == "cpu" and (kernels := cpu_kernels()) is not None:
         assert placement.cpu_threads is not None
         kernels.set_threads(placement.cpu_threads)
-    if placement.judged is not None:
-        head = HEAD_FORMS.get(placement.judged)
-        return QuantLinears(placement.dtype, placement.device, placement.judged, head=head, widens=True)
-    if placement.weights == "dense":
+    judged = placement.judged
+    if placement.weights == "dense" and judged is None:
         return None
-    if placement.device.type == "cuda":
-        rounded = None if placement.weights == "keep" else placement.weights
+    if placement.device.type == "cuda" or judged is not None:
+        rounded = judged or QUANT_FORMS.get(placement.weights)
         head = None if rounded is None else HEAD_FORMS.get(rounded)
-        made = QuantLinears(placement.dtype, placement.device, rounded, head=head)
+        made = QuantLinears(placement.dtype, placement.device, rounded, head=head, widens=judged is not None)
         form = model.quantization
         if not dummy or form is None:
             return made
         return replace(made, rounded=form.form, group=form.group or None, rows=form.rows)  # random ones, likewise
     assert placement.weights != "fp8"
+    assert placement.weights != "dense"
     return CpuLinears(cpu_kernels(), placement.weights)
 
 
@@ -54,9 +53,8 @@ def describe_weights(decoder: Decoder, placement: Placement) -> str:
     bits = {part.bits for part in products if isinstance(part, CpuLinear)}
     forms = {_form(part) for part in products if isinstance(part, QuantLinear)}
     if forms:
-        head = (
-            ", the head in int8" if placement.head_bytes is not None and isinstance(decoder.head, QuantLinear) else ""
-        )
+        rounds = placement.head_bytes is not None and isinstance(decoder.head, QuantLinear)
+        head = ", the head in int8" if rounds else ""
         return f"{' and '.join(sorted(forms))}{head}, {placement.why}"
     if not bits:
         return placement.why

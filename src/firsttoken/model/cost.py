@@ -11,7 +11,7 @@ CPU_WEIGHT = {"keep": 1.0625, "int8": 1.0625, "int4": 0.625}
 """Bytes of a weight in each low-bit form of a CPU, scales included; `keep` is at most that."""
 GPU_PRODUCT = {"fp8": 1.0, "int8": 1 + 2 / 128, "int4": 0.5 + 3 / 128}
 """Bytes of a weight of the layers' products in each form that a GPU gives them; its other weights stay dense."""
-GPU_HEAD = {"int8": 1 + 2 / 128, "int4": 1 + 2 / 128}
+GPU_HEAD = dict.fromkeys(("int8", "int4"), GPU_PRODUCT["int8"])
 """And of the head beside them, where it does not. A tied embedding stays dense, and is then held besides."""
 
 

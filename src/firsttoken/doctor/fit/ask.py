@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 
 from firsttoken.doctor.fit.form import Flags, Form
-from firsttoken.doctor.fit.speed import KV_READ, KV_READ_FP8, Rates, StepTimes, shares_of
+from firsttoken.doctor.fit.speed import DENSE, KV_READ, KV_READ_FP8, QUANTISED, Rates, StepTimes
 from firsttoken.errors import ConfigError, OutOfMemory
 from firsttoken.model.config import ModelConfig
 from firsttoken.model.memory_plan import Demand, DeviceMemory, MemoryPlan, batch_limits, plan_memory
@@ -119,7 +119,8 @@ class Fit:
             weight_bytes=ask.form.read(ask.config),
             kv_bytes_per_token=ask.form.kv_per_token(ask.config),
             rates=ask.device.rates,
-            shares=shares_of(ask.form.packed, head=ask.form.head is not None),
+            shares=QUANTISED.get(ask.form.packed, DENSE),
+            timed_bytes=replace(ask.form, head=None).read(ask.config),  # nobody has timed a rounded head
             kv_read=KV_READ_FP8 if ask.form.kv == 1 else KV_READ,
         )
 

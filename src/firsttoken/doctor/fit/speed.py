@@ -25,7 +25,6 @@ _REQUEST = 3e-3  # seconds of a request outside its prefill: HTTP, the tokeniser
 _TOGETHER = 3 * 0.055
 # What measured ceilings were of the data sheet's on that card: 4.38 of 4.8 TB/s, 799 of 989 TFLOP/s
 SHEET_READ, SHEET_PRODUCT = 0.91, 0.81
-_LESS = 2.30 / 2.68  # of int4's bytes a token with a rounded head, in Qwen3-4B
 _H200_READ, _H200_SMS = 4.38e12, 132
 _CPU_READ = 0.88  # of the memory's rate, one sequence, low-bit weights: 184 of 210 tok/s on two cores
 
@@ -50,15 +49,6 @@ QUANTISED = {
     "int4": Shares(few_rows=0.36, many_rows=0.15, product=0.74, by_instructions=True),
 }
 QUANTISED["int8"] = replace(QUANTISED["fp8"], product=QUANTISED["int4"].product)  # not timed; prompts are widened
-
-
-def shares_of(packed: str, *, head: bool) -> Shares:
-    """Of products in `packed` ("": bfloat16). `head`: whether the head was rounded beside them, whose time nobody has
-    taken; then it is expected to save nothing."""
-    shares = QUANTISED.get(packed, DENSE)
-    if not head or packed != "int4":
-        return shares
-    return replace(shares, few_rows=shares.few_rows * _LESS, many_rows=shares.many_rows * _LESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +103,7 @@ class StepTimes:
     kv_bytes_per_token: float
     rates: Rates
     shares: Shares = DENSE
+    timed_bytes: float | None = None  # read by the form that the shares were taken of, where that is not quite this one
     kv_read: float = KV_READ
 
     def floor(self, load: Load) -> Speed:
@@ -171,9 +162,10 @@ class StepTimes:
         """
         few = rows <= _FEW_ROWS
         share = self.shares.few_rows if few else self.shares.many_rows
+        timed = self.timed_bytes or self.weight_bytes
         if not self.shares.by_instructions or self.rates.sms is None:
-            return self.weight_bytes / (read * share)
-        taken_apart = self.weight_bytes / (_H200_READ * share) * _H200_SMS / self.rates.sms
+            return timed / (read * share)
+        taken_apart = timed / (_H200_READ * share) * _H200_SMS / self.rates.sms
         return max(taken_apart, self.weight_bytes / (read * (DENSE.few_rows if few else DENSE.many_rows)))
 
     @property

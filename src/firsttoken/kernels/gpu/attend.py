@@ -57,6 +57,8 @@ def _single(
     pdl = dependent(qkv)
     parts = rows.parts.shape[1]
     tile = row_tile(qkv.device, kv.head_dim, rows.count)
+    group = plan.num_heads // kv.num_kv_heads
+    padded = triton.next_power_of_2(group)
     run_kernel(
         row_attention_kernel,
         (parts, kv.num_kv_heads),
@@ -81,9 +83,9 @@ def _single(
         plan.scale * _LOG2E,
         _eps(q_norm),
         KV_HEADS=kv.num_kv_heads,
-        GROUP=plan.num_heads // kv.num_kv_heads,
-        GROUP_PAD=triton.next_power_of_2(plan.num_heads // kv.num_kv_heads),
-        TILE_ROWS=max(_TILE_ROWS, triton.next_power_of_2(plan.num_heads // kv.num_kv_heads)),
+        GROUP=group,
+        GROUP_PAD=padded,
+        TILE_ROWS=max(_TILE_ROWS, padded),
         HEAD_DIM=kv.head_dim,
         BLOCK=kv.block_size,
         BT=tile.tokens,

@@ -16,9 +16,7 @@ from firsttoken.kernels.gpu.candidates import Job
 from firsttoken.kernels.gpu.launch import Product
 from firsttoken.kernels.gpu.search import FINAL_READINGS, Found, Reading
 
-MARGIN = (
-    0.002  # a step must be faster by this share for a launch to replace another; readings in turns agree to half of it
-)
+MARGIN = 0.002  # a step must be faster by this share for a launch to replace another
 _PASSES = 2  # the second one because each choice changes what its neighbours meet
 _Launches = Mapping[Job, Product]
 
@@ -71,6 +69,31 @@ def settle(
             yield settled
 
 
+@dataclass(slots=True)
+class _Fastest:
+    """The fastest step so far, ready to be read again."""
+
+    launches: _Launches
+    read: Reading
+    us: float = 0.0
+    before_us: float = 0.0  # of the first one, where it met another
+    tried: int = 0  # others
+
+    def alone(self) -> None:
+        """Reads it where there is nothing to compare it with."""
+        self.us = self.before_us = median(self.read() for _ in range(FINAL_READINGS))
+
+    def meet(self, launches: _Launches, read: Reading) -> None:
+        """Reads both in turns, and keeps the faster."""
+        pairs = [(self.read(), read()) for _ in range(FINAL_READINGS)]
+        self.us, other_us = (median(readings) for readings in zip(*pairs, strict=True))
+        if not self.tried:
+            self.before_us = self.us
+        self.tried += 1
+        if other_us < self.us * (1 - MARGIN):
+            self.launches, self.read, self.us = launches, read, other_us
+
+
 def _settle(
     rows: int,
     found: list[Found],
@@ -80,34 +103,32 @@ def _settle(
     clock: Callable[[], float],
 ) -> Settled | None:
     tell(f"whole steps of {rows} rows")
+
+    def prepared(launches: _Launches) -> Reading | None:
+        return steps.reader(rows, list(launches.values()))
+
     before = {each.job: each.before if each.before in each.finalists else each.best for each in found}
-    if steps.reader(rows, list(before.values())) is None:
+    read = prepared(before)
+    if read is None:
         return None
-    best, us, before_us, tried = _faster(rows, before, {each.job: each.best for each in found}, steps)
+    fastest, alone = _Fastest(before, read), {each.job: each.best for each in found}
+    if alone != before and (other := prepared(alone)) is not None:
+        fastest.meet(alone, other)
+    else:
+        fastest.alone()
     for _ in range(_PASSES):
-        start = best
+        start = fastest.launches
         for each in sorted(found, key=lambda each: -each.job.weight_bytes):
             for product in sorted(each.finalists, key=each.finalists.__getitem__):
-                if product == best[each.job]:
+                if product == fastest.launches[each.job]:
                     continue
                 if clock() >= until:
                     break
                 tell(f"whole steps of {rows} rows: {each.job.name}")
-                best, us, _, more = _faster(rows, best, {**best, each.job: product}, steps)
-                tried += more
-        if best == start:
+                launches = {**fastest.launches, each.job: product}
+                if (other := prepared(launches)) is not None:
+                    fastest.meet(launches, other)
+        if fastest.launches == start:
             break
-    chosen = [each.settled_on(best[each.job]) for each in found]
-    return Settled(rows, chosen, steps.read_bytes(rows), us, before_us, tried)
-
-
-def _faster(rows: int, launches: _Launches, others: _Launches, steps: Steps) -> tuple[_Launches, float, float, int]:
-    """The faster of two choices, its microseconds and the first one's, read in turns; and whether there were two."""
-    read = steps.reader(rows, list(launches.values()))
-    assert read is not None, "it ran before"
-    other = steps.reader(rows, list(others.values())) if others != launches else None
-    pairs = [(read(), other() if other is not None else float("inf")) for _ in range(FINAL_READINGS)]
-    us, other_us = (median(readings) for readings in zip(*pairs, strict=True))
-    if other_us < us * (1 - MARGIN):
-        return others, other_us, us, 1
-    return launches, us, us, int(other is not None)
+    chosen = [each.settled_on(fastest.launches[each.job]) for each in found]
+    return Settled(rows, chosen, steps.read_bytes(rows), fastest.us, fastest.before_us, fastest.tried)
