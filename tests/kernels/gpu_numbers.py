@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -11,8 +10,7 @@ from firsttoken.kernels.linear import Norm
 INTERPRETED = not torch.cuda.is_available()
 DEVICE = "cpu" if INTERPRETED else "cuda"
 DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
-# Where it interprets, one that takes NumPy's arrays of one number for numbers
-triton = pytest.importorskip("triton", "3.7" if INTERPRETED else None)
+INTERPRETER = "3.7" if INTERPRETED else None  # the oldest Triton that takes NumPy's arrays of one number for numbers
 BOUND = 1e-5 if INTERPRETED else 6e-3  # of the relative error
 
 

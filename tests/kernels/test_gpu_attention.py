@@ -8,15 +8,27 @@ import warnings
 
 import pytest
 import torch
-from tests.kernels.gpu_numbers import BOUND, DEVICE, INTERPRETED, random, random_norm, relative_error, triton, wide_norm
+from tests.kernels.gpu_numbers import (
+    BOUND,
+    DEVICE,
+    INTERPRETED,
+    INTERPRETER,
+    random,
+    random_norm,
+    relative_error,
+    wide_norm,
+)
 from torch import Tensor
 
 from firsttoken.kernels import e4m3, reference
-from firsttoken.kernels.gpu import attend
-from firsttoken.kernels.gpu.launch import row_tile
-from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
 from firsttoken.kernels.linear import Norm
 from firsttoken.kernels.plan import CHUNK_TILE, LONG_CHUNK_TILE, AttentionPlan, ChunkTiles, KVLayer, Rope, TokenRows
+
+triton = pytest.importorskip("triton", INTERPRETER)
+
+from firsttoken.kernels.gpu import attend  # noqa: E402
+from firsttoken.kernels.gpu.launch import row_tile  # noqa: E402
+from firsttoken.kernels.gpu.prepare import prepare_rows_kernel  # noqa: E402
 
 FP8_BOUND = 1e-3 if INTERPRETED else 6e-3  # queries and weights meet E4M3 keys and values as float16
 

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from tests.kernels.gpu_numbers import BOUND, INTERPRETED, random, random_norm, relative_error, wide_norm
+from tests.kernels.gpu_numbers import BOUND, INTERPRETED, INTERPRETER, random, random_norm, relative_error, wide_norm
 
 from firsttoken.kernels import reference
+from firsttoken.kernels.linear import DenseLinear, Norm
+
+pytest.importorskip("triton", INTERPRETER)
+
 from firsttoken.kernels.gpu import ops
 from firsttoken.kernels.gpu.launch import DENSE, Op, Product
 from firsttoken.kernels.gpu.launch_table import table_for
-from firsttoken.kernels.linear import DenseLinear, Norm
 
 
 @pytest.fixture(autouse=True)

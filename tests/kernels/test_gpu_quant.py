@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.kernels.gpu_numbers import DEVICE, DTYPE, INTERPRETED, random, relative_error
 from torch import Tensor
 
 from firsttoken.kernels import reference
@@ -17,23 +18,20 @@ from firsttoken.kernels.linear import DenseLinear, Norm
 from firsttoken.kernels.quant_linear import QuantLinear, pack
 from firsttoken.kernels.quant_round import round_weight
 
-INTERPRETED = not torch.cuda.is_available()
 pytest.importorskip("triton")
 
-from firsttoken.kernels.gpu import ops  # noqa: E402
-from firsttoken.kernels.gpu.candidates import Job, why_impossible  # noqa: E402
-from firsttoken.kernels.gpu.card_facts import CardFacts, imagined  # noqa: E402
-from firsttoken.kernels.gpu.launch import DENSE, Op, Product, Table, default_product  # noqa: E402
-from firsttoken.kernels.gpu.launch_table import launching_by, table_for  # noqa: E402
-from firsttoken.kernels.gpu.measured_product import operands  # noqa: E402
-from firsttoken.kernels.gpu.ops import picked  # noqa: E402
-from firsttoken.kernels.gpu.pair_product import pair_rows  # noqa: E402
-from firsttoken.kernels.gpu.quant_product import fp8_product, has_fp8_product, widened  # noqa: E402
-from firsttoken.kernels.gpu.search import ERROR_BOUND, FP8_ERROR_BOUND  # noqa: E402
+from firsttoken.kernels.gpu import ops
+from firsttoken.kernels.gpu.candidates import Job, why_impossible
+from firsttoken.kernels.gpu.card_facts import CardFacts, imagined
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, Table, default_product
+from firsttoken.kernels.gpu.launch_table import launching_by, table_for
+from firsttoken.kernels.gpu.measured_product import operands
+from firsttoken.kernels.gpu.ops import picked
+from firsttoken.kernels.gpu.pair_product import pair_rows
+from firsttoken.kernels.gpu.quant_product import fp8_product, has_fp8_product, widened
+from firsttoken.kernels.gpu.search import ERROR_BOUND, FP8_ERROR_BOUND
 
 HOPPER = CardFacts(name="NVIDIA H200", capability=(9, 0), processors=132, shared_bytes=227 * 1024)
-DEVICE = "cpu" if INTERPRETED else "cuda"
-DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
 BOUND = 2e-5 if INTERPRETED else 8e-3  # of the relative error
 # Three bits of mantissa leave 0.026. Triton's interpreter also loses the carry of a mantissa that is rounded up to two.
 FP8_BOUND = 0.15 if INTERPRETED else 0.04
@@ -62,7 +60,7 @@ def _fresh_numbers() -> None:
 def weight_of(kind: str, out: int, width: int, *, bias: bool = False, dtype: torch.dtype = DTYPE) -> QuantLinear:
     """A random weight [out, width] of a kind; every value of its words occurs."""
     form, group, *zero = kind.split("-")
-    bias_of = _random(out, dtype=dtype) if bias else None
+    bias_of = random(out, dtype=dtype) if bias else None
     if form == "fp8":
         blocks = {"group": 128, "rows": 128} if group == "128x128" else {}
         made = round_weight(torch.randn(out, width, device=DEVICE) / width**0.5, "fp8", **blocks)
@@ -90,22 +88,14 @@ def _skip_without_fp8_products() -> None:
         pytest.skip("torch 2.11 multiplies FP8 with a scale a row on a GPU alone")
 
 
-def _random(*shape: int, dtype: torch.dtype = DTYPE) -> Tensor:
-    return torch.randn(*shape, dtype=dtype, device=DEVICE)
-
-
 def _wide(linear: QuantLinear) -> DenseLinear:
     return DenseLinear(linear.dequantize().double(), None if linear.bias is None else linear.bias.double())
-
-
-def _error(actual: Tensor, expected: Tensor) -> float:
-    return float((actual.double() - expected).norm() / expected.norm())
 
 
 def _check_products(
     kind: str, rows: int, *, k: int, n: int, bias: bool = False, dtype: torch.dtype = DTYPE, **how: Any
 ) -> None:
-    x, residual = _random(rows, k, dtype=dtype), _random(rows, n, dtype=dtype)
+    x, residual = random(rows, k, dtype=dtype), random(rows, n, dtype=dtype)
     norm = Norm((torch.rand(k, device=DEVICE) + 0.5).to(dtype), 1e-6)
     wide = Norm(norm.weight.double(), norm.eps)
     plain, paired = (weight_of(kind, out, k, bias=bias, dtype=dtype) for out in (n, 2 * n))
@@ -115,11 +105,11 @@ def _check_products(
         return Product(op=op, n=n, k=k, rows=rows, weight=kind, splits=splits if op == "linear_add" else 1, **how)
 
     out = ops.norm_linear(x, norm, plain, torch.float32, launch=launch("norm_linear"))
-    assert _error(out, reference.norm_linear(x.double(), wide, _wide(plain))) < bound
+    assert relative_error(out, reference.norm_linear(x.double(), wide, _wide(plain))) < bound
     out = ops.norm_linear_swiglu(x, norm, paired, launch=launch("norm_linear_swiglu"))
-    assert _error(out, reference.norm_linear_swiglu(x.double(), wide, _wide(paired))) < bound
+    assert relative_error(out, reference.norm_linear_swiglu(x.double(), wide, _wide(paired))) < bound
     expected = reference.linear_add(x.double(), _wide(plain), residual.double())
-    assert _error(ops.linear_add(x, plain, residual, launch=launch("linear_add")), expected) < bound
+    assert relative_error(ops.linear_add(x, plain, residual, launch=launch("linear_add")), expected) < bound
 
 
 @pytest.mark.parametrize(
@@ -260,7 +250,7 @@ def test_every_e4m3_value_is_read_right() -> None:
 def test_library_products_widen_what_they_cannot_multiply() -> None:
     for kind in ("fp8-128x128", "int4-128-points"):
         _check_products(kind, 5, k=128, n=16, bias=True, form="library")
-    assert not has_fp8_product(_random(5, 256), weight_of("fp8-128x128", 64, 256))
+    assert not has_fp8_product(random(5, 256), weight_of("fp8-128x128", 64, 256))
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -273,9 +263,9 @@ def test_rows_are_rounded_to_fp8_for_a_product_in_fp8(bias: bool) -> None:
     dense = DenseLinear(weight.dequantize().double(), None if weight.bias is None else weight.bias.double())
     plain = fp8_product(x, weight)
     assert plain.dtype == torch.bfloat16
-    assert _error(plain, reference.linear(x.double(), dense)) < FP8_BOUND
+    assert relative_error(plain, reference.linear(x.double(), dense)) < FP8_BOUND
     expected = reference.norm_linear(x.double(), Norm(norm.weight.double(), norm.eps), dense)
-    assert _error(fp8_product(x, weight, norm), expected) < FP8_BOUND
+    assert relative_error(fp8_product(x, weight, norm), expected) < FP8_BOUND
 
 
 def test_a_row_in_fp8_does_not_depend_on_its_neighbours() -> None:

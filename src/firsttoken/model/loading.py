@@ -145,8 +145,9 @@ class _Builder:
         tied = self.config.tie_word_embeddings
         raw = self.source.take(EMBEDDING)
         head = self.make_linear("lm_head", [raw if tied else self.source.take(HEAD)])
-        rounds = isinstance(self.make_linear, QuantLinears) and self.make_linear.head is not None
-        if tied and isinstance(head, DenseLinear) and not rounds:
+        make = self.make_linear
+        changed = isinstance(make, QuantLinears) and make.widens and make.head is not None  # rounded, and dense again
+        if tied and isinstance(head, DenseLinear) and not changed:
             return head.weight, head
         # a CPU keeps the file's own type: a lookup reads a row, and widens it then
         table = dense(raw)
