@@ -2,7 +2,7 @@
 
 The same ops as `rows_dot`, which is for dense weights. Rows are padded to `BM` (8 and up) and each program multiplies
 a [BN, BK] weight tile with a [BK, BM] activation tile. Bytes are put into place (`packed`) in one to two instructions
-a weight, and meet all rows at once; one row alone is better served by `quant_matvec`.
+a weight, and meet all rows at once; one row alone is better served by `quant_fixed`.
 
 Scales and zeros of groups meet the sums of their group, those of rows the result: sum((u - z) x) is sum(u x) less z
 times the activations' sum. The norm's scale is one number a row of activations, taken on the way. A weight of few rows
