@@ -122,7 +122,7 @@ def main(capability: int, shared_kib: int) -> None:
         flags |= {"NORM": rows <= 16, "RESIDUAL": False, "BIAS": False, "PDL": pdl} | QUANTISED[kind]
         if rows == 1:
             types = {"w": "*i32", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
-            by = {"ASM": True, "NATIVE": capability >= 89}
+            by = {"ASM": True, "NATIVE": capability >= 89, "AHEAD": launch.ahead}
             print("quant_fixed", kind, build(quant_fixed_kernel, target, launch.warps, flags | by, **types))
             launch = default_product("norm_linear_swiglu", 9728, 2560, 1, kind, fixed=False)
             flags |= {"BN": launch.bn, "BK": launch.bk, "AHEAD": launch.ahead, "BY": 2 if capability >= 89 else 1}
@@ -153,7 +153,7 @@ def main(capability: int, shared_kib: int) -> None:
     fp8 = NATIVE if capability >= 89 else BY_CODE
     caches = {"": ({"KV_FORM": PLAIN}, {}), "-fp8": ({"KV_FORM": fp8}, {"k_cache": "*u8", "v_cache": "*u8"})}
     for (cache, (how, kv)), fused, rows in itertools.product(caches.items(), (True, False), (1, 64)):
-        tile = fitting_row_tile(shared_kib * 1024, 128, rows)
+        tile = fitting_row_tile(shared_kib * 1024, 128, rows, fp8_cache=bool(cache))
         constants = heads | {"GROUP": 4, "GROUP_PAD": 4, "TILE_ROWS": 16, "BT": tile.tokens, "STAGES": tile.stages}
         early = tile.early if pdl and fused else 0
         constants |= {"MERGE": 8, "QK_NORM": True, "FUSED": fused, "PDL": pdl, "EARLY": early} | how

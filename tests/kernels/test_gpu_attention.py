@@ -43,7 +43,7 @@ def _fresh_numbers() -> None:
 Norms = tuple[Norm | None, Norm | None]
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK = 8, 2, 64, 16
-TILE = row_tile(torch.device(DEVICE), HEAD_DIM, 1).tokens
+TILE = row_tile(torch.device(DEVICE), HEAD_DIM, 1, fp8_cache=False).tokens
 WIDTH = (HEADS + 2 * KV_HEADS) * HEAD_DIM
 
 

@@ -99,7 +99,7 @@ class CudaInputs:
             programs,
             rows,
             shape.single,
-            row_tile(self.device, cache.head_dim, shape.single).tokens,
+            row_tile(self.device, cache.head_dim, shape.single, fp8_cache=cache.scales is not None).tokens,
             int(shape.fused),
             ROWS_PAD=pad,
             PARTS_PAD=max(64 if rows <= 32 else 512, triton.next_power_of_2(most_parts)),

@@ -56,7 +56,7 @@ def _single(
 ) -> None:
     pdl = dependent(qkv)
     parts = rows.parts.shape[1]
-    tile = row_tile(qkv.device, kv.head_dim, rows.count)
+    tile = row_tile(qkv.device, kv.head_dim, rows.count, fp8_cache=kv.scales is not None)
     group = plan.num_heads // kv.num_kv_heads
     padded = triton.next_power_of_2(group)
     run_kernel(

@@ -25,7 +25,7 @@ _QUANT_SEEDS = {  # by whether rows are few
 }
 _QUANT_FORM_SEEDS = {
     "matvec": {"bn": 4, "bk": 1024, "warps": 1, "ahead": 0},
-    "fixed": {"bn": 4, "bk": 1024, "warps": 2},
+    "fixed": {"bn": 4, "bk": 1024, "warps": 2, "ahead": 1},
     "pairs": {"bn": 64, "bk": 128, "warps": 4, "stages": 4, "prefetch": 256, "splits": 4},
 }
 _BITS = {"int4": 4, "int8": 8, "fp8": 8}
@@ -110,9 +110,9 @@ def _why_not_quantised(p: Product) -> str | None:
             return "a quantised matvec has one row, tiles of 16 bytes and more, and is 0 or 1 tiles ahead"
         return None
     if p.form == "fixed":
-        return (
-            "fixed has one row, and tiles of 16 bytes and more" if p.rows > 1 or p.bk * _bits(p.weight) < 128 else None
-        )
+        if p.rows > 1 or p.ahead not in (1, 2) or p.bk * _bits(p.weight) < 128:
+            return "fixed has one row, tiles of 16 bytes and more, and is 1 or 2 tiles ahead"
+        return None
     if p.form == "pairs" and not (_pairs_take(p.weight, p.k) and p.bk * _bits(p.weight) >= 256):
         return (
             "pairs multiply FP8, and 4 bits in groups that divide k, without offsets, and tiles are 32 bytes and more"
@@ -178,10 +178,13 @@ def _quantised(job: Job, limits: Limits, held: int) -> Iterator[Product]:
             words, bk = bn * size // (128 * warps), size * 8 // bits  # a thread's; size is bytes
             if bk <= job.k and words >= 4 and words * held * (1 + ahead) <= _QUANT_WORDS:
                 yield _of(job, "matvec", bn=bn, bk=bk, warps=warps, ahead=ahead)
-        for bn, size, warps in itertools.product((2, 4, 8, 16), (256, 512, 1024, 2048, 4096), (1, 2, 4, 8)):
+        for bn, size, warps, ahead in itertools.product(
+            (2, 4, 8, 16), (256, 512, 1024, 2048, 4096), (1, 2, 4, 8), (1, 2)
+        ):
             words, bk = bn * size // (128 * warps), size * 8 // bits
-            if bk < 2 * job.k and 4 <= words * held <= _QUANT_WORDS:
-                yield _of(job, "fixed", bn=bn, bk=bk, warps=warps)
+            enough = bk < 2 * job.k if ahead == 1 else 2 * bk < job.k  # tiles
+            if enough and 4 <= words * held <= _QUANT_WORDS // ahead:
+                yield _of(job, "fixed", bn=bn, bk=bk, warps=warps, ahead=ahead)
         return
     prefetches = (0, 256) if limits.dependent_launch else (0,)
     tiles: dict[str, tuple[tuple[int, ...], ...]] = {

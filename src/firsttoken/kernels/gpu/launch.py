@@ -35,7 +35,7 @@ class Product:
     bn: int = 0
     bk: int = 0
     warps: int = 4
-    ahead: int = 2  # matvec: weight tiles under way; of a quantised weight beyond the one that is multiplied
+    ahead: int = 1  # matvec, fixed: weight tiles under way; of a quantised weight beyond the one that is multiplied
     stages: int = 4  # dot, pairs: pipeline depth
     prefetch: int = 0  # dot, pairs: columns asked for before the wait; of a quantised weight bytes
     splits: int = 1  # parts of k that programs of their own multiply: dot of linear_add, any of quantised weights
@@ -51,8 +51,12 @@ class Table:
     products: tuple[Product, ...]
 
     def pick(self, op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
-        """The measured launch of this shape with the fewest rows that suffice, else a default."""
-        fitting = [p for p in self.products if (p.op, p.n, p.k, p.weight) == (op, n, k, weight) and p.rows >= rows]
+        """The measured launch of this shape with the fewest rows that suffice, else a default.
+
+        One row has kernels of its own: what several rows were measured with would take twice as long.
+        """
+        same = [p for p in self.products if (p.op, p.n, p.k, p.weight) == (op, n, k, weight)]
+        fitting = [p for p in same if p.rows >= rows and (p.rows == 1) == (rows == 1)]
         if fitting:
             return min(fitting, key=lambda p: p.rows)
         return default_product(op, n, k, rows, weight)
@@ -120,14 +124,14 @@ class RowTile:
     early: int
 
 
-def fitting_row_tile(shared_bytes: int, head_dim: int, rows: int) -> RowTile:
-    """The best tile for so many rows that fits a program's shared memory. Keys and values have two bytes.
+def fitting_row_tile(shared_bytes: int, head_dim: int, rows: int, *, fp8_cache: bool) -> RowTile:
+    """The best tile for so many rows that fits a program's shared memory, sized as for keys and values of two bytes.
 
     Few rows are bound by latency. A tile that takes most of the shared memory would keep the programs of the products
-    around it from starting early, which then costs more than the longer reads save.
+    around it from starting early, which then costs more than the longer reads save. An FP8 cache's is half as large.
     """
     if rows <= FEW_ROWS:
-        return RowTile(64, 2, 1)
+        return RowTile(128, 3, 1) if fp8_cache else RowTile(64, 2, 1)
     early = 1 if rows <= 16 else 2
     for tile in (RowTile(128, 3, early), RowTile(64, 3, early), RowTile(64, 2, early)):
         if tile.tokens * tile.stages * head_dim * 4 + _SPARE_SHARED <= shared_bytes:
@@ -135,10 +139,12 @@ def fitting_row_tile(shared_bytes: int, head_dim: int, rows: int) -> RowTile:
     return RowTile(32, 2, early)
 
 
-def row_tile(device: torch.device, head_dim: int, rows: int) -> RowTile:
+def row_tile(device: torch.device, head_dim: int, rows: int, *, fp8_cache: bool) -> RowTile:
     """The tile of a device; on a CPU, where kernels are interpreted, a small one."""
     card = facts_of(device)
-    return RowTile(64, 2, 0) if card is None else fitting_row_tile(card.shared_bytes, head_dim, rows)
+    if card is None:
+        return RowTile(64, 2, 0)
+    return fitting_row_tile(card.shared_bytes, head_dim, rows, fp8_cache=fp8_cache)
 
 
 def attention_programs(device: torch.device) -> int:

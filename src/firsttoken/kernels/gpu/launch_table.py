@@ -20,7 +20,7 @@ from firsttoken.kernels.gpu.launch import DENSE, Op, Product, Table
 
 _FIELDS = {  # what each form reads of a launch
     "matvec": ("bn", "bk", "warps", "ahead"),
-    "fixed": ("bn", "bk", "warps"),
+    "fixed": ("bn", "bk", "warps", "ahead"),
     "dot": ("bn", "bk", "warps", "stages", "prefetch", "splits"),
     "pairs": ("bn", "bk", "warps", "stages", "prefetch", "splits"),
     "library": (),

@@ -201,10 +201,11 @@ def arrange(
         if launch.form in ("matvec", "fixed"):
             native = card is not None and card.has_fp8
             weights = (weight.data.view(torch.int32), *weights[1:])
+            options |= {"AHEAD": launch.ahead}
             if launch.form == "fixed":
                 options |= {"ASM": by_asm, "NATIVE": native}
                 return Call(quant_fixed_kernel, (tiles,), (x, *weights, *others, eps), options)
-            options |= {"AHEAD": launch.ahead, "BY": 0 if not by_asm else 2 if native else 1}
+            options |= {"BY": 0 if not by_asm else 2 if native else 1}
             return Call(quant_matvec_kernel, (tiles,), (x, *weights, *others, eps), options)
         padded = quant_tile_rows(rows)
         options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm}

@@ -27,19 +27,25 @@ def pair_rows_kernel(
     PDL: tl.constexpr,
 ):
     """Rows of bf16 as pairs of E4M3 numbers; RMSNorm before it. Rows from M on are zeros."""
-    if PDL:
-        gdc_launch_dependents()
-        gdc_wait()
     row = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BK)
+    if PDL:
+        gdc_launch_dependents()
+    by = tl.load(norm_weight + k, mask=k < K, other=0.0).to(tl.float32) if NORM and not FOLDED else 1.0
+    if PDL:
+        gdc_wait()
     v = tl.load(x + row * K + k, mask=k < tl.where(row < M, K, 0), other=0.0).to(tl.float32)
+    scale = 1.0
     if NORM:
-        v = v * tl.rsqrt(tl.sum(v * v, axis=0) / K + eps)
-        if not FOLDED:
-            v = v * tl.load(norm_weight + k, mask=k < K, other=0.0).to(tl.float32)
+        scale = tl.rsqrt(tl.sum(v * v, axis=0) / K + eps)
+        v = v * by
     # The largest is brought to [128, 256): what is below its 2^13th part may lose bits. Magnitudes have the same order
     # as whole numbers, and what is infinite or no number is above all others: such a row may not be cut into numbers.
-    most = tl.maximum(tl.max(v.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=0), 0x0DA24260)  # 1e-30
+    most = tl.max(v.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=0)  # beside the sum of squares, not after it
+    if NORM:
+        most = (most.to(tl.float32, bitcast=True) * scale).to(tl.int32, bitcast=True) & 0x7FFFFFFF
+        v = v * scale
+    most = tl.maximum(most, 0x0DA24260)  # 1e-30
     power = (most & 0x7F800000) - (7 << 23)
     v = v * ((254 << 23) - power).to(tl.float32, bitcast=True)  # over the power, exactly
     power = tl.where(most < 0x7F800000, power.to(tl.float32, bitcast=True), float("nan"))

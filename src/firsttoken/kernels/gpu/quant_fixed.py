@@ -167,6 +167,7 @@ def quant_fixed_kernel(
     K: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,  # inputs
+    AHEAD: tl.constexpr,  # tiles under way beyond the one that is multiplied: 1 or 2
     NORM: tl.constexpr,
     FOLDED: tl.constexpr,  # the norm's weight is already multiplied into w
     SWIGLU: tl.constexpr,
@@ -187,6 +188,7 @@ def quant_fixed_kernel(
     KW: tl.constexpr = K // PER
     TURNS: tl.constexpr = (KW + COUNT - 1) // COUNT
     EVEN: tl.constexpr = KW % COUNT == 0
+    DEEP: tl.constexpr = AHEAD == 2 and TURNS > 2
     GROUPED: tl.constexpr = GROUP < K or ZERO == 2
     WEIGHTED: tl.constexpr = NORM and not FOLDED
     first = tl.program_id(0) * BN
@@ -196,6 +198,7 @@ def quant_fixed_kernel(
 
     # What does not depend on the kernel before is under way before the wait, and what the end needs before the sums
     tile = _tile(w, scale, zero, first, 0, N, K, BN, BK, PER, SWIGLU, GROUP, ROWS, ZERO)
+    tile1 = _tile(w, scale, zero, first, 1, N, K, BN, BK, PER, SWIGLU, GROUP, ROWS, ZERO) if DEEP else tile
     v = run_activations(norm_weight, run, K, EVEN, FORM, ASM) if WEIGHTED else (n, n)
     start = tl.zeros((1,), dtype=tl.int32)
     whole_s = _grid(scale, first, start, N, K, BN, GROUP, ROWS)
@@ -212,10 +215,20 @@ def quant_fixed_kernel(
     none = tl.zeros((COUNT // 4,), dtype=tl.float32)
     acc = tl.zeros((BN, COUNT // 4), dtype=tl.float32)
     sums = (acc, acc, none, none)
-    for turn in range(1, TURNS):
-        tile1 = _tile(w, scale, zero, first, turn, N, K, BN, BK, PER, SWIGLU, GROUP, ROWS, ZERO)
+    for turn in range(1, TURNS - DEEP):
+        tile2 = _tile(w, scale, zero, first, turn + DEEP, N, K, BN, BK, PER, SWIGLU, GROUP, ROWS, ZERO)
         asked1 = run_activations(x, turn * BK + run, K, EVEN, FORM, ASM)
         v1 = run_activations(norm_weight, turn * BK + run, K, EVEN, FORM, ASM) if WEIGHTED else v
+        both = (asked[0], asked[1], v[0], v[1])
+        sums = _turn(sums, tile, both, NORM, FOLDED, SWIGLU, FORM, ZERO, GROUPED, ASM, NATIVE)
+        if DEEP:
+            tile, tile1 = tile1, tile2
+        else:
+            tile = tile2
+        asked, v = asked1, v1
+    if DEEP:
+        asked1 = run_activations(x, (TURNS - 1) * BK + run, K, EVEN, FORM, ASM)
+        v1 = run_activations(norm_weight, (TURNS - 1) * BK + run, K, EVEN, FORM, ASM) if WEIGHTED else v
         both = (asked[0], asked[1], v[0], v[1])
         sums = _turn(sums, tile, both, NORM, FOLDED, SWIGLU, FORM, ZERO, GROUPED, ASM, NATIVE)
         tile, asked, v = tile1, asked1, v1
