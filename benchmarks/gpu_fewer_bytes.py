@@ -147,12 +147,18 @@ def measure(launch: str, url: str, scenarios: Path, out: Path) -> Reading:
     return Reading(
         weight_bytes=float(result["server"]["details"]["weight_bytes"]),
         floor=shares[0]["ceiling"] if shares else float("nan"),
-        tpot=by_name["short"]["metrics"]["tpot"]["p50"],
-        ttft=by_name["long"]["metrics"]["ttft"]["p50"],
-        deep=by_name["deep"]["metrics"]["tpot"]["p50"],
+        tpot=middle_of(by_name["short"], "tpot"),
+        ttft=middle_of(by_name["long"], "ttft"),
+        deep=middle_of(by_name["deep"], "tpot"),
         rate=by_name["many"]["metrics"]["output_tokens_per_s"],
         ready=result["ready_seconds"],
     )
+
+
+def middle_of(scenario: dict[str, Any], name: str) -> float:
+    """Its median, or the mean of requests that are too few for one. Seconds."""
+    found = scenario["metrics"][name]
+    return float(found["p50"] or found["mean"])
 
 
 def table(readings: dict[str, list[Reading]]) -> str:

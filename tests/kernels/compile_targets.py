@@ -156,7 +156,7 @@ def main(capability: int, shared_kib: int) -> None:
         tile = fitting_row_tile(shared_kib * 1024, 128, rows, fp8_cache=bool(cache))
         constants = heads | {"GROUP": 4, "GROUP_PAD": 4, "TILE_ROWS": 16, "BT": tile.tokens, "STAGES": tile.stages}
         early = tile.early if pdl and fused else 0
-        constants |= {"MERGE": 8, "QK_NORM": True, "FUSED": fused, "PDL": pdl, "EARLY": early} | how
+        constants |= {"MERGE": tile.merge, "QK_NORM": True, "FUSED": fused, "PDL": pdl, "EARLY": early} | how
         form = f"{'fused' if fused else 'separate'}-{rows}{cache}"
         print("row_attention", form, build(row_attention_kernel, target, 4, constants, **kv))
     if pdl:  # a head that is narrower than a line of L2

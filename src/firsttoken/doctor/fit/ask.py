@@ -120,7 +120,6 @@ class Fit:
             kv_bytes_per_token=ask.form.kv_per_token(ask.config),
             rates=ask.device.rates,
             shares=QUANTISED.get(ask.form.packed, DENSE),
-            timed_bytes=replace(ask.form, head=None).read(ask.config),  # nobody has timed a rounded head
             kv_read=KV_READ_FP8 if ask.form.kv == 1 else KV_READ,
         )
 

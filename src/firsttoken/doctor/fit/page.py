@@ -18,8 +18,8 @@ from firsttoken.model import cost
 
 _CONTEXTS = (1024, 4096, 8192, 32_768, 131_072)
 _QUANTISED = (
-    "FP8 and int4 weights and an FP8 cache are expected as they ran on an H200 on 2026-12-01, int8 weights, which "
-    "nobody has timed, as FP8: by a card's multiprocessors, or by its memory where that takes longer."
+    "Quantised weights and an FP8 cache are expected as they ran on an H200 on 2026-12-02: by a card's "
+    "multiprocessors, or by its memory where that takes longer."
 )
 _TITLES = ("at once", "tokens in + out", "TTFT: floor, expected", "TPOT: floor, expected", "tok/s: ceiling, expected")
 

@@ -2,24 +2,25 @@
 
 A floor is the roofline (Williams et al. 2009): the bytes that must be read and the arithmetic that must be done, each
 at the device's best rate, overlapped perfectly. The prediction is the same sum with the shares of those rates that
-firsttoken's kernels reached on an NVIDIA H200 on 2026-12-01, as docs/performance.md tells. They are shares of measured
+firsttoken's kernels reached on an NVIDIA H200 on 2026-12-01 and 02, as docs/performance.md tells. They are shares of measured
 ceilings, so they carry over to other cards as far as the kernels do; nothing else is fitted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from firsttoken.model import cost
 from firsttoken.model.config import ModelConfig
 
 _FEW_ROWS = 2  # the most that take the matrix-vector kernel
+_SOME_ROWS, _MANY_ROWS = 16, 64  # what products of more were timed with
 # Of the memory's rate, where attention reads keys and values of two bytes: 0.70 for one sequence of 32,768 tokens,
-# 0.84 for 256 of 640. Of one byte, whose time hangs more on their number than on their bytes: TPOT after 32,768 tokens.
-KV_READ, KV_READ_FP8 = 0.75, 0.40
+# 0.84 for 256 of 640. Of one byte: 0.56 for 64 sequences of 512 tokens, 0.70 for one of 32,768.
+KV_READ, KV_READ_FP8 = 0.75, 0.57
 _ATTENTION_PRODUCT = 0.65  # causal attention of prompts: 0.60 at 4096 tokens, 0.73 at 32,768
 _LAYER = 7e-6  # seconds a layer in which its kernels wait for one another
-_REQUEST = 3e-3  # seconds of a request outside its prefill: HTTP, the tokeniser, two hops, the step under way
+_REQUEST = 2.5e-3  # seconds of a request outside its prefill: HTTP, the tokeniser, two hops, the step under way
 # Seconds between two prompts of which neither holds the other's stream up a second time: three steps of serve's
 # --max-step-ms, in which an end is sampled, collected and answered by the next question.
 _TOGETHER = 3 * 0.055
@@ -34,21 +35,29 @@ class Shares:
     """Of the rates that a step's products reach, which read the weights once. Of the product's in bfloat16."""
 
     few_rows: float  # of the memory's rate
-    many_rows: float  # of the same, for 3 to 64 rows
+    some_rows: float  # of the same, for 3 to 16 rows
+    many_rows: float  # of the same, for 64; between these the time grows evenly
     product: float  # of the arithmetic rate
-    by_instructions: bool = False  # what the first two are bound by: then they are an H200's, see `_weights_read`
+    by_instructions: bool = False  # what the first three are bound by: then they are an H200's, see `_weights_read`
+
+    def read(self, rows: int) -> float:
+        """Of the memory's rate, for so many rows."""
+        if rows <= _FEW_ROWS:
+            return self.few_rows
+        part = min(max(rows - _SOME_ROWS, 0) / (_MANY_ROWS - _SOME_ROWS), 1.0)
+        return 1 / ((1 - part) / self.some_rows + part / self.many_rows)
 
 
 # One row reads 4.22 of 4.41 TB/s; the library's products at 3 to 64 rows take 2.65 ms for 8.04 GB, whose floor is 1.84;
 # the arithmetic rate: 0.86 at 4096 rows, 0.71 at 256.
-DENSE = Shares(few_rows=0.96, many_rows=0.69, product=0.80)
-# From TPOT at one stream, the least TPOT among 64 (5.23 and 6.33 ms: no prompt came between) and TTFT of 4096 tokens;
-# tests/doctor/fit/h200.json has the rest.
+DENSE = Shares(few_rows=0.96, some_rows=0.69, many_rows=0.69, product=0.80)
+# From TPOT at one stream and TTFT of 4096 tokens, int8's from a step of one row; from steps of 16 and 64 rows of 512
+# tokens (int4's of 16 from its products); tests/doctor/fit/h200.json has the rest. FP8's prompts multiply in FP8.
 QUANTISED = {
-    "fp8": Shares(few_rows=0.60, many_rows=0.34, product=1.0, by_instructions=True),  # prompts multiply in FP8
-    "int4": Shares(few_rows=0.36, many_rows=0.15, product=0.74, by_instructions=True),
+    "fp8": Shares(few_rows=0.82, some_rows=0.56, many_rows=0.42, product=1.15, by_instructions=True),
+    "int8": Shares(few_rows=0.81, some_rows=0.30, many_rows=0.20, product=0.74, by_instructions=True),
+    "int4": Shares(few_rows=0.51, some_rows=0.14, many_rows=0.125, product=0.74, by_instructions=True),
 }
-QUANTISED["int8"] = replace(QUANTISED["fp8"], product=QUANTISED["int4"].product)  # not timed; prompts are widened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +112,6 @@ class StepTimes:
     kv_bytes_per_token: float
     rates: Rates
     shares: Shares = DENSE
-    timed_bytes: float | None = None  # read by the form that the shares were taken of, where that is not quite this one
     kv_read: float = KV_READ
 
     def floor(self, load: Load) -> Speed:
@@ -160,13 +168,11 @@ class StepTimes:
         half to a quarter of that: there the same instructions are spread over their multiprocessors, and the memory is
         the bound where it takes longer. Clocks are taken to be alike.
         """
-        few = rows <= _FEW_ROWS
-        share = self.shares.few_rows if few else self.shares.many_rows
-        timed = self.timed_bytes or self.weight_bytes
+        share = self.shares.read(rows)
         if not self.shares.by_instructions or self.rates.sms is None:
-            return timed / (read * share)
-        taken_apart = timed / (_H200_READ * share) * _H200_SMS / self.rates.sms
-        return max(taken_apart, self.weight_bytes / (read * (DENSE.few_rows if few else DENSE.many_rows)))
+            return self.weight_bytes / (read * share)
+        taken_apart = self.weight_bytes / (_H200_READ * share) * _H200_SMS / self.rates.sms
+        return max(taken_apart, self.weight_bytes / (read * DENSE.read(rows)))
 
     @property
     def _waits(self) -> float:

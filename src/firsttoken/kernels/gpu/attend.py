@@ -22,7 +22,6 @@ from firsttoken.kernels.plan import AttentionPlan, ChunkTiles, KVLayer, Rope, To
 _LOG2E = 1.0 / math.log(2.0)
 _TILE = 64  # tokens of the cache a tile
 _TILE_ROWS = 16  # the matrix units' smallest tile
-_MERGE = 8  # parts of a row that are merged at a time
 
 
 def attention(
@@ -90,7 +89,7 @@ def _single(
         BLOCK=kv.block_size,
         BT=tile.tokens,
         STAGES=tile.stages,
-        MERGE=_MERGE,
+        MERGE=tile.merge,
         QK_NORM=q_norm is not None,
         KV_FORM=kv_form(kv),
         FUSED=rows.fused,

@@ -122,6 +122,7 @@ class RowTile:
     tokens: int
     stages: int
     early: int
+    merge: int = 8  # parts of a row that are merged at a time
 
 
 def fitting_row_tile(shared_bytes: int, head_dim: int, rows: int, *, fp8_cache: bool) -> RowTile:
@@ -130,13 +131,13 @@ def fitting_row_tile(shared_bytes: int, head_dim: int, rows: int, *, fp8_cache: 
     Few rows are bound by latency. A tile that takes most of the shared memory would keep the programs of the products
     around it from starting early, which then costs more than the longer reads save. An FP8 cache's is half as large.
     """
-    if rows <= FEW_ROWS:
-        return RowTile(128, 3, 1) if fp8_cache else RowTile(64, 2, 1)
-    early = 1 if rows <= 16 else 2
-    for tile in (RowTile(128, 3, early), RowTile(64, 3, early), RowTile(64, 2, early)):
-        if tile.tokens * tile.stages * head_dim * 4 + _SPARE_SHARED <= shared_bytes:
-            return tile
-    return RowTile(32, 2, early)
+    if rows <= FEW_ROWS and not fp8_cache:
+        return RowTile(64, 2, 1)
+    early, merge = (2, 16) if fp8_cache else (1 if rows <= 16 else 2, 8)
+    for tokens, stages in ((128, 3), (64, 3), (64, 2)):
+        if tokens * stages * head_dim * 4 + _SPARE_SHARED <= shared_bytes:
+            return RowTile(tokens, stages, early, merge)
+    return RowTile(32, 2, early, merge)
 
 
 def row_tile(device: torch.device, head_dim: int, rows: int, *, fp8_cache: bool) -> RowTile:
