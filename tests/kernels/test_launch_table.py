@@ -53,6 +53,12 @@ def test_what_was_measured_here_stands_over_what_comes_with_firsttoken(tmp_path:
     assert table.pick("linear_add", 2560, 9728, 5) == SPLIT
 
 
+def test_one_row_and_several_are_launched_by_what_each_was_measured_with() -> None:
+    assert TABLE.pick("linear_add", 2560, 9728, 2) == SPLIT
+    assert TABLE.pick("linear_add", 2560, 9728, 1).form == "matvec"
+    assert TABLE.pick("norm_linear", 6144, 2560, 2) != LAUNCH
+
+
 def test_a_card_that_only_this_machine_measured_has_a_table(tmp_path: Path) -> None:
     card = "NVIDIA GeForce RTX 9999 (lab/2)"
     file = own_table_file(card, tmp_path)
