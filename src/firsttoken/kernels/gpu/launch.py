@@ -96,7 +96,9 @@ def _quantised(op: Op, n: int, k: int, rows: int, weight: str, fixed: bool) -> P
     tile: dict[str, int] = {"bn": 64, "warps": 4, "stages": 3}
     if rows <= 16:
         tile = {"bn": 16, "warps": 1, "stages": 8 if weight.startswith("int4") else 6}
-    splits = 4 if op == "linear_add" and n <= _SPLIT_N and rows <= 16 and k % (4 * bk) == 0 else 1
+        if weight.startswith("int8"):
+            tile = {"bn": 32, "warps": 2, "stages": 4}
+    splits = 4 if op == "linear_add" and n <= _SPLIT_N and rows <= 64 and k % (4 * bk) == 0 else 1
     return Product(op=op, n=n, k=k, rows=rows, form="dot", bk=bk, splits=splits, weight=weight, **tile)
 
 
