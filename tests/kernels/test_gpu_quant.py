@@ -138,7 +138,7 @@ def test_quant_matvec_multiplies_every_kind_of_weight(kind: str, ahead: int) -> 
 def test_activations_in_fixed_point_give_the_same_products(kind: str, ahead: int) -> None:
     n = 72 if kind == "fp8-128x128" else 21
     bound = 1e-3 if INTERPRETED else BOUND
-    tile = {"bn": 8 if n == 21 else 32, "bk": 256, "ahead": ahead}
+    tile: dict[str, Any] = {"bn": 8 if n == 21 else 32, "bk": 256, "ahead": ahead}
     for k in (384, 1152)[:ahead]:  # two tiles, the last half empty, where nothing can be further ahead; or five
         _check_products(kind, 1, k=k, n=n, bias=True, bound=bound, form="fixed", **tile)
 

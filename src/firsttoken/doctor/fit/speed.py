@@ -2,8 +2,8 @@
 
 A floor is the roofline (Williams et al. 2009): the bytes that must be read and the arithmetic that must be done, each
 at the device's best rate, overlapped perfectly. The prediction is the same sum with the shares of those rates that
-firsttoken's kernels reached on an NVIDIA H200 on 2026-12-01 and 02, as docs/performance.md tells. They are shares of measured
-ceilings, so they carry over to other cards as far as the kernels do; nothing else is fitted.
+firsttoken's kernels reached on an NVIDIA H200 on 2026-12-01 and 02, as docs/performance.md tells. They are shares of
+measured ceilings, so they carry over to other cards as far as the kernels do; nothing else is fitted.
 """
 
 from __future__ import annotations
