@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import click
 import pytest
@@ -18,6 +19,7 @@ from tests.kernels.fake_steps import FakeSteps
 from tests.qwen3_4b import CONFIG
 
 from firsttoken.cli.kernels import Seconds
+from firsttoken.cli.launch_words import words
 from firsttoken.cli.measured_launches import OpenCard, measure_launches
 from firsttoken.cli.option_types import RowCounts
 from firsttoken.kernels.gpu.launch import Product, default_product
@@ -25,6 +27,15 @@ from firsttoken.kernels.gpu.launch_table import find_table, own_table_file, read
 from firsttoken.model.config import parse_config
 
 NAME = "NVIDIA GeForce RTX 9999"
+
+
+@pytest.mark.parametrize("form", ["matvec", "fixed"])
+def test_launches_that_differ_by_the_tiles_under_way_read_differently(form: Literal["matvec", "fixed"]) -> None:
+    one, two = (
+        Product(op="linear_add", n=64, k=256, rows=1, form=form, bn=4, bk=64, weight="int8-32", ahead=ahead)
+        for ahead in (1, 2)
+    )
+    assert (words(one), words(two)) == (f"{form} 4x64, 4 warps, 1 ahead", f"{form} 4x64, 4 warps, 2 ahead")
 
 
 def us(product: Product) -> float:

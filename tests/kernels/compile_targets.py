@@ -135,6 +135,11 @@ def main(capability: int, shared_kib: int) -> None:
         print("quant_dot", f"{kind}-{rows}", build(quant_dot_kernel, target, launch.warps, flags, **types))
         half = build(quant_dot_kernel, target, launch.warps, flags | {"ASM": False}, **types | HALF)
         print("quant_dot", f"{kind}-{rows}-half", half)
+        down = default_product("linear_add", 2560, 9728, rows, kind)
+        split = {"N": 2560, "K": 9728, "BN": down.bn, "BK": down.bk, "SWIGLU": False, "NORM": False, "RESIDUAL": True}
+        split |= {"SPLITS": down.splits, "STAGES": down.stages}
+        built = build(quant_dot_kernel, target, down.warps, flags | split, **types)
+        print("quant_dot", f"{kind}-{rows}-in-{down.splits}", built)
         if capability >= 89:  # whose matrix units multiply FP8
             for name in ("FOLDED", "NORM", "RM"):
                 del flags[name]

@@ -43,7 +43,7 @@ def _fresh_numbers() -> None:
 Norms = tuple[Norm | None, Norm | None]
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK = 8, 2, 64, 16
-TILE = row_tile(torch.device(DEVICE), HEAD_DIM, 1, fp8_cache=False).tokens
+TILE, TILE_FP8 = (row_tile(torch.device(DEVICE), HEAD_DIM, 1, fp8_cache=fp8).tokens for fp8 in (False, True))
 WIDTH = (HEADS + 2 * KV_HEADS) * HEAD_DIM
 
 
@@ -122,6 +122,7 @@ def _token_rows(
     parts: int,
     kv_heads: int = KV_HEADS,
     head_dim: int = HEAD_DIM,
+    tile: int = TILE,
 ) -> TokenRows:
     """Cuts every row into `parts`, or as many as it has tiles."""
     tokens, group = len(sequences), triton.next_power_of_2(plan.num_heads // kv_heads)
@@ -129,7 +130,7 @@ def _token_rows(
     for row, sequence in enumerate(sequences):
         if plan.slots[row] >= 0:
             cached = int(plan.rope_rows[row]) + 1 - fused
-            size = max(math.ceil(cached / parts / TILE), 1) * TILE
+            size = max(math.ceil(cached / parts / tile), 1) * tile
             count = max(-(-cached // size), 1)
             listed += [(row, sequence, i * size, min((i + 1) * size, cached), i, count) for i in range(count)]
     listed += [(-1, 0, 0, 0, 0, 0)] * 3
@@ -146,13 +147,15 @@ def _token_rows(
 
 @pytest.mark.parametrize(
     ("qk_norm", "parts", "fp8"),
-    [(norm, parts, False) for norm in (False, True) for parts in (1, 2, 4, 40)] + [(True, 1, True), (True, 4, True)],
+    [(norm, parts, False) for norm in (False, True) for parts in (1, 2, 4, 40)]
+    + [(True, parts, True) for parts in (1, 4, 40)],
 )
 def test_decode_rows_match_and_their_keys_and_values_are_kept(qk_norm: bool, parts: int, fp8: bool) -> None:
-    contexts = [1, 63, 64, 65, 200, 333] + [2600] * (parts == 40)  # up to 40 parts
+    tile = TILE_FP8 if fp8 else TILE
+    contexts = [1, 63, 64, 65, 200, 333] + [40 * tile + 40] * (parts == 40)  # up to 40 parts
     paged = _Paged(len(contexts), max(contexts), fp8=fp8)
     plan = paged.plan([(context - 1, 1) for context in contexts], padding=2)
-    plan.rows = _token_rows(plan, [*range(len(contexts)), 0, 0], fused=True, parts=parts)
+    plan.rows = _token_rows(plan, [*range(len(contexts)), 0, 0], fused=True, parts=parts, tile=tile)
     norms: Norms = (random_norm(HEAD_DIM), random_norm(HEAD_DIM)) if qk_norm else (None, None)
     qkv = random(len(contexts) + 2, WIDTH)
     expected, kv = paged.expected(qkv, norms, plan)
@@ -191,11 +194,14 @@ def test_heads_of_every_shape_are_attended_with(heads: tuple[int, int, int], fp8
 
 @pytest.mark.parametrize("fp8", [False, True], ids=["", "fp8"])
 def test_many_decode_rows_ask_for_their_first_tiles_ahead_too(fp8: bool) -> None:
-    """From 17 rows on the kernel has another form. Parts fill the merge's turns of eight exactly, or are one more."""
-    contexts = [1, 64, 65, *([7, 130, 333] * 6), 8 * TILE + 1, 8 * TILE + 2]
+    """From 17 rows on the kernel has another form. Parts fill a turn of the merge exactly, or are one more."""
+    merged = 16 if fp8 else 8
+    tile = TILE_FP8 if fp8 else TILE
+    turn = merged * tile
+    contexts = [1, 64, 65, *([7, 130, 333] * 6), turn + 1, turn + 2]
     paged = _Paged(len(contexts), max(contexts), fp8=fp8)
     plan = paged.plan([(context - 1, 1) for context in contexts])
-    plan.rows = _token_rows(plan, [*range(len(contexts))], fused=True, parts=40)
+    plan.rows = _token_rows(plan, [*range(len(contexts))], fused=True, parts=40, tile=tile)
     norms = (random_norm(HEAD_DIM), random_norm(HEAD_DIM))
     qkv = random(len(contexts), WIDTH)
     expected, _ = paged.expected(qkv, norms, plan)

@@ -139,7 +139,7 @@ def test_activations_in_fixed_point_give_the_same_products(kind: str, ahead: int
     n = 72 if kind == "fp8-128x128" else 21
     bound = 1e-3 if INTERPRETED else BOUND
     tile: dict[str, Any] = {"bn": 8 if n == 21 else 32, "bk": 256, "ahead": ahead}
-    for k in (384, 1152)[:ahead]:  # two tiles, the last half empty, where nothing can be further ahead; or five
+    for k in (384, 768, 1152):  # two tiles, the last half empty, where nothing can be further ahead; three; and five
         _check_products(kind, 1, k=k, n=n, bias=True, bound=bound, form="fixed", **tile)
 
 
@@ -278,6 +278,17 @@ def test_a_row_in_fp8_does_not_depend_on_its_neighbours() -> None:
     loud = x.clone()
     loud[1:] *= 100
     assert torch.equal(fp8_product(x, weight)[0], fp8_product(loud, weight)[0])
+
+
+@pytest.mark.parametrize("kind", ["fp8-row", "int4-128-points", "int8-128"])
+def test_few_outputs_of_several_rows_are_split_so_that_enough_programs_read(kind: str) -> None:
+    for rows in (2, 16, 17, 64):
+        down = default_product("linear_add", 2560, 9728, rows, kind)
+        assert (down.form, down.splits) == ("dot", 4)
+        assert why_impossible(down) is None
+        assert default_product("norm_linear_swiglu", 9728, 2560, rows, kind).splits == 1
+    assert default_product("linear_add", 2560, 9728, 128, kind).splits == 1
+    assert default_product("linear_add", 2560, 9728, 16, kind).bn == (32 if kind == "int8-128" else 16)
 
 
 @pytest.mark.parametrize("kind", ["fp8-row", "int4-128-points", "int8-32"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firsttoken.errors import ConfigError
-from firsttoken.kernels.gpu.launch import Product, Table, default_product
+from firsttoken.kernels.gpu.launch import Product, RowTile, Table, default_product, fitting_row_tile
 from firsttoken.kernels.gpu.launch_table import (
     find_table,
     merged,
@@ -54,9 +54,25 @@ def test_what_was_measured_here_stands_over_what_comes_with_firsttoken(tmp_path:
 
 
 def test_one_row_and_several_are_launched_by_what_each_was_measured_with() -> None:
-    assert TABLE.pick("linear_add", 2560, 9728, 2) == SPLIT
-    assert TABLE.pick("linear_add", 2560, 9728, 1).form == "matvec"
-    assert TABLE.pick("norm_linear", 6144, 2560, 2) != LAUNCH
+    assert TABLE.pick("linear_add", 2560, 9728, 3) == SPLIT
+    assert TABLE.pick("linear_add", 2560, 9728, 2).form == TABLE.pick("linear_add", 2560, 9728, 1).form == "matvec"
+    assert TABLE.pick("norm_linear", 6144, 2560, 2) == default_product("norm_linear", 6144, 2560, 2)
+    sixteen = Product(op="norm_linear", n=100, k=128, rows=16, form="dot", bn=16, bk=64, weight="int8-128")
+    measured = Table(card=CARD, measured="", products=(sixteen,))
+    assert measured.pick("norm_linear", 100, 128, 2, "int8-128") == sixteen
+    assert measured.pick("norm_linear", 100, 128, 1, "int8-128").form == "fixed"
+
+
+def test_an_fp8_cache_is_read_in_longer_tiles_where_they_fit() -> None:
+    hopper, ada = 227 * 1024, 99 * 1024
+    assert fitting_row_tile(hopper, 128, 1, fp8_cache=False) == RowTile(64, 2, 1)
+    assert fitting_row_tile(hopper, 128, 1, fp8_cache=True) == RowTile(128, 3, 2, 16)
+    assert fitting_row_tile(ada, 128, 1, fp8_cache=True) == RowTile(64, 2, 1), "three of 128 tokens do not fit"
+    assert fitting_row_tile(ada, 256, 1, fp8_cache=True) == RowTile(64, 2, 1)
+    assert fitting_row_tile(hopper, 128, 64, fp8_cache=False) == RowTile(128, 3, 2)
+    assert (
+        fitting_row_tile(ada, 128, 64, fp8_cache=True).tokens > fitting_row_tile(ada, 256, 64, fp8_cache=False).tokens
+    )
 
 
 def test_a_card_that_only_this_machine_measured_has_a_table(tmp_path: Path) -> None:

@@ -48,10 +48,8 @@ def words(product: Product) -> str:
     if p.form == "library":
         return "library"
     tile = f"{p.form} {p.bn}x{p.bk}, {p.warps} warps"
-    if p.form == "matvec":
+    if p.form in ("matvec", "fixed"):
         return f"{tile}, {p.ahead} ahead"
-    if p.form == "fixed":
-        return tile
     splits = f", {p.splits} parts" if p.splits > 1 else ""
     return f"{tile}, {p.stages} stages{splits}{f', prefetch {p.prefetch}' if p.prefetch else ''}"
 

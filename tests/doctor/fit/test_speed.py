@@ -67,6 +67,27 @@ def test_what_an_h200_did_with_fewer_bytes_is_predicted_within_15_percent(
     check(fit(asked).times.predict(load_of(row)), row)
 
 
+@pytest.mark.parametrize("row", H200["steps"]["taken"], ids=lambda row: f"{form_of(row).name} {row['rows']}")
+def test_steps_alone_are_predicted_too(row: dict[str, Any]) -> None:
+    total, run = H200["memory_total"], H200["steps"]
+    device = Device(
+        name="an H200",
+        memory=DeviceMemory(kind="cuda", total=total, free=total),
+        rates=Rates(kind="cuda", read=run["read"], product=run["product"], sms=132),
+    )
+    times = fit(Ask(model="Qwen3-4B", config=QWEN3_4B, device=device, form=form_of(row))).times
+    # Prompts of one token, and so many answers' that these are nothing beside them; 512 tokens of context on average
+    found = times.predict(Load(row["rows"], 1, 1022)).tpot
+    assert found == pytest.approx(row["ms"] / 1e3, rel=0.15)
+
+
+@pytest.mark.parametrize("form", ["fp8", "int8", "int4"])
+def test_two_rows_of_quantised_weights_cost_more_than_one_and_two_blocks_more_than_one(form: str) -> None:
+    shares = QUANTISED[form]
+    assert shares.read(1) > shares.read(2) == shares.read(16) > shares.read(40) > shares.read(64)
+    assert shares.read(128) == shares.read(65) == shares.read(64) / 2
+
+
 @pytest.mark.parametrize("row", H200["loads"], ids=lambda row: f"{row['streams']}x{row['prompt']}")
 def test_nothing_undercuts_a_floor(row: dict[str, Any]) -> None:
     floor, found = MEASURED.floor(load_of(row)), MEASURED.predict(load_of(row))

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from firsttoken.model import cost
 from firsttoken.model.config import ModelConfig
 
-_FEW_ROWS = 2  # the most that take the matrix-vector kernel
-_SOME_ROWS, _MANY_ROWS = 16, 64  # what products of more were timed with
+_SOME_ROWS, _MANY_ROWS = 16, 64  # what products of more rows than a few were timed with
 # Of the memory's rate, where attention reads keys and values of two bytes: 0.70 for one sequence of 32,768 tokens,
 # 0.84 for 256 of 640. Of one byte: 0.56 for 64 sequences of 512 tokens, 0.70 for one of 32,768.
 KV_READ, KV_READ_FP8 = 0.75, 0.57
@@ -35,17 +34,20 @@ class Shares:
     """Of the rates that a step's products reach, which read the weights once. Of the product's in bfloat16."""
 
     few_rows: float  # of the memory's rate
-    some_rows: float  # of the same, for 3 to 16 rows
+    some_rows: float  # of the same, for more rows, to 16
     many_rows: float  # of the same, for 64; between these the time grows evenly
     product: float  # of the arithmetic rate
+    few: int = 2  # the most rows that take the matrix-vector kernel
     by_instructions: bool = False  # what the first three are bound by: then they are an H200's, see `_weights_read`
 
     def read(self, rows: int) -> float:
         """Of the memory's rate, for so many rows."""
-        if rows <= _FEW_ROWS:
+        if rows <= self.few:
             return self.few_rows
         part = min(max(rows - _SOME_ROWS, 0) / (_MANY_ROWS - _SOME_ROWS), 1.0)
-        return 1 / ((1 - part) / self.some_rows + part / self.many_rows)
+        share = 1 / ((1 - part) / self.some_rows + part / self.many_rows)
+        # Up to twice as many rows are two blocks, each of which takes the weights apart: arithmetic, nobody timed it
+        return share / 2 if self.by_instructions and _MANY_ROWS < rows <= 2 * _MANY_ROWS else share
 
 
 # One row reads 4.22 of 4.41 TB/s; the library's products at 3 to 64 rows take 2.65 ms for 8.04 GB, whose floor is 1.84;
@@ -54,9 +56,9 @@ DENSE = Shares(few_rows=0.96, some_rows=0.69, many_rows=0.69, product=0.80)
 # From TPOT at one stream and TTFT of 4096 tokens, int8's from a step of one row; from steps of 16 and 64 rows of 512
 # tokens (int4's of 16 from its products); tests/doctor/fit/h200.json has the rest. FP8's prompts multiply in FP8.
 QUANTISED = {
-    "fp8": Shares(few_rows=0.82, some_rows=0.56, many_rows=0.42, product=1.15, by_instructions=True),
-    "int8": Shares(few_rows=0.81, some_rows=0.30, many_rows=0.20, product=0.74, by_instructions=True),
-    "int4": Shares(few_rows=0.51, some_rows=0.14, many_rows=0.125, product=0.74, by_instructions=True),
+    "fp8": Shares(few_rows=0.82, some_rows=0.56, many_rows=0.42, product=1.15, few=1, by_instructions=True),
+    "int8": Shares(few_rows=0.81, some_rows=0.30, many_rows=0.20, product=0.74, few=1, by_instructions=True),
+    "int4": Shares(few_rows=0.51, some_rows=0.14, many_rows=0.125, product=0.74, few=1, by_instructions=True),
 }
 
 

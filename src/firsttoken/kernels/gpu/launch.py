@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 DENSE = "dense"
 Op = Literal["norm_linear", "norm_linear_swiglu", "linear_add"]
 
+_MATVEC_ROWS = 2  # of a dense weight, that a matrix-vector kernel is the default for
 DOT_ROWS = 16  # the most rows that `rows_dot` pays for: beyond them the library's product is as fast
 QUANT_DOT_ROWS = 128  # of a quantised weight: beyond them widening it, or rounding the rows, pays
 _LARGE_N = 1 << 16  # output features of a weight that is too large to be widened for a step
@@ -53,10 +54,11 @@ class Table:
     def pick(self, op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
         """The measured launch of this shape with the fewest rows that suffice, else a default.
 
-        One row has kernels of its own: what several rows were measured with would take twice as long.
+        The fewest rows have kernels of their own: what more were measured with would take twice as long.
         """
+        few = _MATVEC_ROWS if weight == DENSE else 1
         same = [p for p in self.products if (p.op, p.n, p.k, p.weight) == (op, n, k, weight)]
-        fitting = [p for p in same if p.rows >= rows and (p.rows == 1) == (rows == 1)]
+        fitting = [p for p in same if p.rows >= rows and (p.rows <= few) == (rows <= few)]
         if fitting:
             return min(fitting, key=lambda p: p.rows)
         return default_product(op, n, k, rows, weight)
@@ -128,16 +130,20 @@ class RowTile:
 
 
 def fitting_row_tile(shared_bytes: int, head_dim: int, rows: int, *, fp8_cache: bool) -> RowTile:
-    """The best tile for so many rows that fits a program's shared memory, sized as for keys and values of two bytes.
+    """The best tile for so many rows that fits a program's shared memory.
 
     Few rows are bound by latency. A tile that takes most of the shared memory would keep the programs of the products
     around it from starting early, which then costs more than the longer reads save. An FP8 cache's is half as large.
     """
-    if rows <= FEW_ROWS and not fp8_cache:
+
+    def fits(tokens: int, stages: int) -> bool:
+        return tokens * stages * head_dim * (2 if fp8_cache else 4) + _SPARE_SHARED <= shared_bytes
+
+    if rows <= FEW_ROWS and not (fp8_cache and fits(128, 3)):
         return RowTile(64, 2, 1)
     early, merge = (2, 16) if fp8_cache else (1 if rows <= 16 else 2, 8)
     for tokens, stages in ((128, 3), (64, 3), (64, 2)):
-        if tokens * stages * head_dim * 4 + _SPARE_SHARED <= shared_bytes:
+        if fits(tokens, stages):
             return RowTile(tokens, stages, early, merge)
     return RowTile(32, 2, early, merge)
 
@@ -146,7 +152,7 @@ def row_tile(device: torch.device, head_dim: int, rows: int, *, fp8_cache: bool)
     """The tile of a device; on a CPU, where kernels are interpreted, a small one."""
     card = facts_of(device)
     if card is None:
-        return RowTile(64, 2, 0)
+        return RowTile(64, 2, 0, 16 if fp8_cache else 8)
     return fitting_row_tile(card.shared_bytes, head_dim, rows, fp8_cache=fp8_cache)
 
 

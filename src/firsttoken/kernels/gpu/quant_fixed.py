@@ -2,8 +2,8 @@
 
 A program owns `BN` output features and walks K in tiles of `BK` inputs. Each thread has 16 bytes of each of its rows
 and the run of activations that they meet, brings that run to fixed point once (see `fixed_point`) and multiplies it
-with all of the rows, which costs fewer instructions a weight than float32 does. The next tile is on its way meanwhile.
-Zeros are taken back by the activations' sum, and kernels overlap, as in `quant_matvec`.
+with all of the rows, which costs fewer instructions a weight than float32 does. The next tile or two are on their way
+meanwhile. Zeros are taken back by the activations' sum, and kernels overlap, as in `quant_matvec`.
 """
 
 from __future__ import annotations
