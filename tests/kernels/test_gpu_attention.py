@@ -43,7 +43,7 @@ def _fresh_numbers() -> None:
 Norms = tuple[Norm | None, Norm | None]
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK = 8, 2, 64, 16
-TILE, TILE_FP8 = (row_tile(torch.device(DEVICE), HEAD_DIM, 1, fp8_cache=fp8).tokens for fp8 in (False, True))
+TILES = {fp8: row_tile(torch.device(DEVICE), HEAD_DIM, 1, fp8_cache=fp8) for fp8 in (False, True)}
 WIDTH = (HEADS + 2 * KV_HEADS) * HEAD_DIM
 
 
@@ -122,7 +122,7 @@ def _token_rows(
     parts: int,
     kv_heads: int = KV_HEADS,
     head_dim: int = HEAD_DIM,
-    tile: int = TILE,
+    tile: int = TILES[False].tokens,
 ) -> TokenRows:
     """Cuts every row into `parts`, or as many as it has tiles."""
     tokens, group = len(sequences), triton.next_power_of_2(plan.num_heads // kv_heads)
@@ -151,7 +151,7 @@ def _token_rows(
     + [(True, parts, True) for parts in (1, 4, 40)],
 )
 def test_decode_rows_match_and_their_keys_and_values_are_kept(qk_norm: bool, parts: int, fp8: bool) -> None:
-    tile = TILE_FP8 if fp8 else TILE
+    tile = TILES[fp8].tokens
     contexts = [1, 63, 64, 65, 200, 333] + [40 * tile + 40] * (parts == 40)  # up to 40 parts
     paged = _Paged(len(contexts), max(contexts), fp8=fp8)
     plan = paged.plan([(context - 1, 1) for context in contexts], padding=2)
@@ -195,9 +195,8 @@ def test_heads_of_every_shape_are_attended_with(heads: tuple[int, int, int], fp8
 @pytest.mark.parametrize("fp8", [False, True], ids=["", "fp8"])
 def test_many_decode_rows_ask_for_their_first_tiles_ahead_too(fp8: bool) -> None:
     """From 17 rows on the kernel has another form. Parts fill a turn of the merge exactly, or are one more."""
-    merged = 16 if fp8 else 8
-    tile = TILE_FP8 if fp8 else TILE
-    turn = merged * tile
+    tile = TILES[fp8].tokens
+    turn = TILES[fp8].merge * tile
     contexts = [1, 64, 65, *([7, 130, 333] * 6), turn + 1, turn + 2]
     paged = _Paged(len(contexts), max(contexts), fp8=fp8)
     plan = paged.plan([(context - 1, 1) for context in contexts])

@@ -33,6 +33,17 @@ def load_of(row: dict[str, Any]) -> Load:
     return Load(row["streams"], row["prompt"], row["output"])
 
 
+def times_of(run: dict[str, Any], row: dict[str, Any]) -> StepTimes:
+    """As `fit` has them for a measured row's form, by the ceilings that its run read."""
+    total = H200["memory_total"]
+    device = Device(
+        name="an H200",
+        memory=DeviceMemory(kind="cuda", total=total, free=total),
+        rates=Rates(kind="cuda", read=run["read"], product=run["product"], sms=132),
+    )
+    return fit(Ask(model="Qwen3-4B", config=QWEN3_4B, device=device, form=form_of(row))).times
+
+
 def check(found: Speed, row: dict[str, Any]) -> None:
     told = {"tpot_ms": found.tpot, "ttft_ms": found.ttft, "tokens_per_s": found.tokens_per_s}
     for name in told.keys() & row.keys():
@@ -57,27 +68,13 @@ def test_what_an_h200_did_is_predicted_within_15_percent(row: dict[str, Any], ra
 def test_what_an_h200_did_with_fewer_bytes_is_predicted_within_15_percent(
     run: dict[str, Any], row: dict[str, Any]
 ) -> None:
-    total = H200["memory_total"]
-    device = Device(
-        name="an H200",
-        memory=DeviceMemory(kind="cuda", total=total, free=total),
-        rates=Rates(kind="cuda", read=run["read"], product=run["product"], sms=132),
-    )
-    asked = Ask(model="Qwen3-4B", config=QWEN3_4B, device=device, form=form_of(row))
-    check(fit(asked).times.predict(load_of(row)), row)
+    check(times_of(run, row).predict(load_of(row)), row)
 
 
 @pytest.mark.parametrize("row", H200["steps"]["taken"], ids=lambda row: f"{form_of(row).name} {row['rows']}")
 def test_steps_alone_are_predicted_too(row: dict[str, Any]) -> None:
-    total, run = H200["memory_total"], H200["steps"]
-    device = Device(
-        name="an H200",
-        memory=DeviceMemory(kind="cuda", total=total, free=total),
-        rates=Rates(kind="cuda", read=run["read"], product=run["product"], sms=132),
-    )
-    times = fit(Ask(model="Qwen3-4B", config=QWEN3_4B, device=device, form=form_of(row))).times
     # Prompts of one token, and so many answers' that these are nothing beside them; 512 tokens of context on average
-    found = times.predict(Load(row["rows"], 1, 1022)).tpot
+    found = times_of(H200["steps"], row).predict(Load(row["rows"], 1, 1022)).tpot
     assert found == pytest.approx(row["ms"] / 1e3, rel=0.15)
 
 

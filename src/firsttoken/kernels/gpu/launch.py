@@ -54,7 +54,7 @@ class Table:
     def pick(self, op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
         """The measured launch of this shape with the fewest rows that suffice, else a default.
 
-        The fewest rows have kernels of their own: what more were measured with would take twice as long.
+        The fewest rows have kernels of their own, which what more rows were measured with is slow beside.
         """
         few = _MATVEC_ROWS if weight == DENSE else 1
         same = [p for p in self.products if (p.op, p.n, p.k, p.weight) == (op, n, k, weight)]
