@@ -3,7 +3,8 @@
     python benchmarks/gpu_fewer_bytes.py CONFIG_FOLDER --out fewer-bytes
     python benchmarks/gpu_fewer_bytes.py CONFIG_FOLDER --forms bf16,int4 --rounds 3
 
-CONFIG_FOLDER needs a config and a tokeniser: weights are random. Each form is a server of its own, started by
+CONFIG_FOLDER needs a config and a tokeniser: weights are random (those of GGUF's forms in files that are made up in the
+folder of --out, 2 to 5 GB at a time for Qwen3-4B). Each form is a server of its own, started by
 `firsttoken bench run --launch`; within a round the forms take turns. Prints a table of medians; the reports of every
 run stay in the folder that --out names.
 """
@@ -20,6 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import made_up_gguf
 
 SCENARIOS = """
 [[scenario]]
@@ -75,6 +78,8 @@ FORMS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "int4": ("--quantization int4", None),
     "int4-kv8": ("--quantization int4 --kv-cache-dtype fp8", None),
 }
+GGUF_FILE = "made-up.gguf"
+GGUF = {form.lower(): form for form in made_up_gguf.FORMS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,43 +96,47 @@ class Reading:
 
 
 def main() -> int:
+    known = (*FORMS, *GGUF)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--forms", default=",".join(FORMS), help="of " + ", ".join(FORMS))
+    parser.add_argument("--forms", default=",".join(known), help="of " + ", ".join(known))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("fewer-bytes"))
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--serve", default="", help="more options for every server")
     given = parser.parse_args()
     forms = given.forms.split(",")
-    if unknown := [form for form in forms if form not in FORMS]:
-        parser.error(f"there is no form {unknown[0]!r}; choose from {', '.join(FORMS)}")
+    if unknown := [form for form in forms if form not in known]:
+        parser.error(f"there is no form {unknown[0]!r}; choose from {', '.join(known)}")
     given.out.mkdir(parents=True, exist_ok=True)
     scenarios = given.out / "scenarios.toml"
     scenarios.write_text(SCENARIOS)
     readings: dict[str, list[Reading]] = {form: [] for form in forms}
     for round_ in range(given.rounds):
         for form in forms:
-            folder = folder_of(form, given.folder, given.out)
             out = given.out / f"{form}-{round_}.json"
-            launch = f"{sys.executable} -m firsttoken serve {folder} --load-format dummy {FORMS[form][0]}"
+            launch = f"{sys.executable} -m firsttoken serve {model_of(form, given.folder, given.out)}"
             launch += f" --served-model-name m --port {given.port} {given.serve}"
             readings[form].append(measure(launch, f"http://127.0.0.1:{given.port}", scenarios, out))
+            (given.out / GGUF_FILE).unlink(missing_ok=True)
             print(f"round {round_ + 1}: {form} is done", file=sys.stderr)
     print(table(readings))
     return 0
 
 
-def folder_of(form: str, folder: Path, out: Path) -> Path:
-    """The model's own folder, or a copy whose config.json names a quantisation."""
-    quantization = FORMS[form][1]
-    if quantization is None:
-        return folder
-    copy = out / form
-    shutil.copytree(folder, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.safetensors", "*.bin"))
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps(config | {"quantization_config": quantization}))
-    return copy
+def model_of(form: str, folder: Path, out: Path) -> str:
+    """What `serve` is given: the model's own folder, a copy whose config.json names a quantisation, or a GGUF file."""
+    if form in GGUF:
+        made_up_gguf.write(folder, out / GGUF_FILE, GGUF[form])
+        return f"{out / GGUF_FILE}"
+    options, quantization = FORMS[form]
+    if quantization is not None:
+        copy = out / form
+        shutil.copytree(folder, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.safetensors", "*.bin"))
+        config = json.loads((copy / "config.json").read_text())
+        (copy / "config.json").write_text(json.dumps(config | {"quantization_config": quantization}))
+        folder = copy
+    return f"{folder} --load-format dummy {options}"
 
 
 def measure(launch: str, url: str, scenarios: Path, out: Path) -> Reading:
