@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TESTS = [*sorted(Path(__file__).parent.glob("test_gpu_*.py")), ROOT / "tests" / "engine" / "test_whole_steps.py"]
+GRAPHS = "test_whole_steps.py"
+TESTS = [*sorted(Path(__file__).parent.glob("test_gpu_*.py")), ROOT / "tests" / "engine" / GRAPHS]
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 _KERNEL = re.compile(r"^def (\w+_kernel)\(", re.MULTILINE)
 
@@ -52,8 +53,10 @@ def main() -> int:
     tests, ours = collected(given.expression), kernel_names()
     if not tests:
         parser.error("no test was found; pytest says why: python -m pytest --collect-only tests/kernels")
-    count = min(given.processes, len(tests))
-    parts = [started(sanitizer, given.tool, tests[i::count], ours, out / f"{given.tool}-{i}") for i in range(count)]
+    parts = [
+        started(sanitizer, given.tool, share, ours, out / f"{given.tool}-{i}")
+        for i, share in enumerate(shares(tests, given.processes))
+    ]
     good = all([ended(part, given.limit) for part in parts])
     ran = {name for part in parts if part.loaded.is_file() for name in part.loaded.read_text().split()}
     print(f"{given.tool}: {len(tests)} tests, {len(ran & ours)} of {len(ours)} kernels ran")
@@ -75,6 +78,16 @@ def collected(expression: str) -> list[str]:
     return [line for line in listed.splitlines() if "::" in line]
 
 
+def shares(tests: list[str], processes: int) -> list[list[str]]:
+    """The tests of each process: a fourth of the processes for those that capture graphs, which no other has."""
+    graphs = [test for test in tests if GRAPHS in test]
+    others = [test for test in tests if GRAPHS not in test]
+    count = max(processes // 4, 1) if others else processes
+    split = [graphs[i::count] for i in range(count)]
+    count = max(processes - count, 1) if graphs else processes
+    return [share for share in (*split, *(others[i::count] for i in range(count))) if share]
+
+
 def started(sanitizer: str, tool: str, tests: list[str], ours: set[str], base: Path) -> Part:
     ids, log, loaded = (base.with_suffix(suffix) for suffix in (".tests", ".log", ".kernels"))
     ids.write_text("\n".join(tests))
@@ -82,7 +95,9 @@ def started(sanitizer: str, tool: str, tests: list[str], ours: set[str], base: P
     watched = [word for name in sorted(ours) for word in ("--kernel-name", f"kns={name}")]
     command = [sanitizer, "--tool", tool, "--error-exitcode", "3", *watched]
     command += [sys.executable, __file__, "--child", str(ids), str(loaded)]
-    environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # so that a tensor's end is an allocation's end
+    environment = dict(os.environ)
+    if not any(GRAPHS in test for test in tests):  # capturing a graph needs torch's own memory
+        environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # a tensor's end is an allocation's end
     with log.open("wb") as file:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
     return Part(process, log, loaded, len(tests))

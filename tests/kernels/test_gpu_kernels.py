@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.kernels.gpu_numbers import BOUND, INTERPRETED, INTERPRETER, random, random_norm, relative_error, wide_norm
+from tests.kernels.gpu_numbers import BOUND, INTERPRETED, INTERPRETER, assert_near, random, random_norm, relative_error, wide_norm
 
 from firsttoken.kernels import reference
 from firsttoken.kernels.linear import DenseLinear, Norm
@@ -92,9 +92,11 @@ def _check_products(rows: int, *, k: int, n: int, bias: bool, **how: Any) -> Non
     for each in (norm, folded):
         out = ops.norm_linear(x, each, plain, torch.float32, launch=launch("norm_linear"))
         assert out.dtype == torch.float32
-        assert relative_error(out, reference.norm_linear(x.double(), wide_norm(each), _wide_linear(plain))) < BOUND
+        exact = reference.norm_linear(x.double(), wide_norm(each), _wide_linear(plain))
+        assert_near(out, exact, reference.norm_linear(x, each, plain))
     out = ops.norm_linear_swiglu(x, norm, paired, launch=launch("norm_linear_swiglu"))
-    assert relative_error(out, reference.norm_linear_swiglu(x.double(), wide_norm(norm), _wide_linear(paired))) < BOUND
+    exact = reference.norm_linear_swiglu(x.double(), wide_norm(norm), _wide_linear(paired))
+    assert_near(out, exact, reference.norm_linear_swiglu(x, norm, paired))
     expected = reference.linear_add(x.double(), _wide_linear(plain), residual.double())
     out = ops.linear_add(x, plain, residual, launch=launch("linear_add"))
     assert relative_error(out, expected) < BOUND

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.kernels.gpu_numbers import DEVICE, DTYPE, INTERPRETED, random, relative_error
+from tests.kernels.gpu_numbers import DEVICE, DTYPE, INTERPRETED, assert_near, random, relative_error
 from torch import Tensor
 
 from firsttoken.kernels import reference
@@ -105,9 +105,11 @@ def _check_products(
         return Product(op=op, n=n, k=k, rows=rows, weight=kind, splits=splits if op == "linear_add" else 1, **how)
 
     out = ops.norm_linear(x, norm, plain, torch.float32, launch=launch("norm_linear"))
-    assert relative_error(out, reference.norm_linear(x.double(), wide, _wide(plain))) < bound
+    exact = reference.norm_linear(x.double(), wide, _wide(plain))
+    assert_near(out, exact, reference.norm_linear(x, norm, plain), bound)
     out = ops.norm_linear_swiglu(x, norm, paired, launch=launch("norm_linear_swiglu"))
-    assert relative_error(out, reference.norm_linear_swiglu(x.double(), wide, _wide(paired))) < bound
+    exact = reference.norm_linear_swiglu(x.double(), wide, _wide(paired))
+    assert_near(out, exact, reference.norm_linear_swiglu(x, norm, paired), bound)
     expected = reference.linear_add(x.double(), _wide(plain), residual.double())
     assert relative_error(ops.linear_add(x, plain, residual, launch=launch("linear_add")), expected) < bound
 
