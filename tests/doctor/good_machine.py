@@ -33,7 +33,7 @@ SOFTWARE = Software(
     triton="3.6.0",
     no_launchers=None,
     c_compiler="/usr/bin/gcc",
-    measured_cards=("NVIDIA H200",),
+    measured_cards={"NVIDIA H200": ["NVIDIA H100"]},
 )
 PROCESSOR = Processor(
     name="Intel(R) Xeon(R) Processor",

@@ -156,7 +156,7 @@ def test_a_container_is_named() -> None:
         ({"no_launchers": "The GPU kernels need a C compiler."}, "Triton", "bad", "cannot start"),
         ({"torch": None}, "versions", "bad", "torch not installed"),
         (
-            {"measured_cards": ()},
+            {"measured_cards": {}},
             "kernels, card 0",
             "warn",
             "compute capability 9.0: Triton, next kernel launched early",
@@ -168,6 +168,13 @@ def test_missing_software_is_named(change: dict[str, Any], check: str, verdict: 
     assert (found.check, found.verdict) == (check, verdict)
     assert reading in found.reading
     assert found.fix
+
+
+def test_launches_of_a_card_with_the_same_chip_are_said_to_be_its() -> None:
+    found = {one.check: one for one in check_software(SOFTWARE, (replace(CARD, name="NVIDIA H100 80GB HBM3"),))}
+    kernels = found["kernels, card 0"]
+    assert kernels.verdict == "ok"
+    assert kernels.reading.endswith("launches measured on NVIDIA H200, which has the same chip")
 
 
 def test_an_old_card_gets_no_kernels_and_an_ampere_no_early_launch() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,8 @@ def test_a_table_reads_back_as_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "new" / "table.json"
     write_table(TABLE, file)
     assert read_table(file, CARD) == TABLE
+    write_table(replace(TABLE, like=("NVIDIA H100",)), file)
+    assert read_table(file, CARD).like == ("NVIDIA H100",)
     assert [path.name for path in file.parent.iterdir()] == ["table.json"], "no half of it stays behind"
 
 
@@ -51,6 +54,15 @@ def test_what_was_measured_here_stands_over_what_comes_with_firsttoken(tmp_path:
     assert table.pick("norm_linear", 6144, 2560, 1) == LAUNCH
     assert table.pick("norm_linear", 6144, 2560, 2) == shipped.pick("norm_linear", 6144, 2560, 2)
     assert table.pick("linear_add", 2560, 9728, 5) == SPLIT
+
+
+def test_a_card_with_the_chip_of_a_measured_one_takes_its_launches(tmp_path: Path) -> None:
+    table, h200 = find_table("NVIDIA H100 80GB HBM3", tmp_path), find_table(CARD, tmp_path)
+    assert (table.card, table.products) == ("NVIDIA H100 80GB HBM3", h200.products)
+    assert not find_table("NVIDIA H20", tmp_path).products, "another chip, whatever its name begins with"
+    own = tmp_path / "own"
+    write_table(replace(TABLE, card=table.card), own_table_file(table.card, own))
+    assert find_table(table.card, own).pick("norm_linear", 6144, 2560, 1) == LAUNCH
 
 
 def test_one_row_and_several_are_launched_by_what_each_was_measured_with() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from firsttoken.machine.disk import model_folder, read_disk, read_rate
 from firsttoken.machine.driver import read_driver
-from firsttoken.machine.launch_tables import measured_cards
+from firsttoken.machine.launch_tables import launched_as, measured_cards
 from firsttoken.machine.memory import core_list, read_memory
 from firsttoken.machine.processor import read_processor
 from firsttoken.machine.software import read_software
@@ -164,7 +164,12 @@ def test_torchs_cuda_is_read_without_importing_torch(tmp_path: Path, line: str, 
 
 def test_cards_with_measured_launches_are_those_of_readable_tables(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"card": "NVIDIA A10", "products": []}')
+    (tmp_path / "a2.json").write_text('{"card": "NVIDIA H200", "like": ["NVIDIA H100"], "products": []}')
     (tmp_path / "b.json").write_text("{")
     (tmp_path / "c.json").write_text("[]")
-    assert measured_cards([tmp_path, tmp_path / "none"]) == ("NVIDIA A10",)
+    found = measured_cards([tmp_path, tmp_path / "none"])
+    assert found == {"NVIDIA A10": [], "NVIDIA H200": ["NVIDIA H100"]}
+    assert launched_as("NVIDIA A10", found) == "NVIDIA A10"
+    assert launched_as("NVIDIA A100", found) is None
+    assert launched_as("NVIDIA H100 PCIe", found) == "NVIDIA H200"
     assert "NVIDIA H200" in measured_cards()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,13 +20,24 @@ def table_folders() -> list[Path]:
         return found  # a user without a home folder has measured none
 
 
-def measured_cards(folders: Sequence[Path] | None = None) -> tuple[str, ...]:
-    """The drivers' names of these cards. A file that cannot be read counts for none."""
-    found = set()
+def measured_cards(folders: Sequence[Path] | None = None) -> dict[str, list[str]]:
+    """The drivers' names of these cards, and how those of others with the same chip begin.
+
+    A file that cannot be read counts for none.
+    """
+    found: dict[str, list[str]] = {}
     for folder in table_folders() if folders is None else folders:
         for path in sorted(folder.glob("*.json")):
             try:
-                found.add(str(json.loads(path.read_text())["card"]))
-            except (OSError, ValueError, KeyError, TypeError):
+                table = json.loads(path.read_text())
+                found.setdefault(str(table["card"]), []).extend(map(str, table.get("like", [])))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
-    return tuple(sorted(found))
+    return found
+
+
+def launched_as(card: str, measured: Mapping[str, Sequence[str]]) -> str | None:
+    """Whose measured launches a card takes: its own, or those of a card with the same chip; None for the defaults."""
+    if card in measured:
+        return card
+    return next((name for name, like in measured.items() if card.startswith(tuple(like))), None)

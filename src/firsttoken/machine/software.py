@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -23,7 +23,7 @@ class Software:
     triton: str | None
     no_launchers: str | None  # why Triton could not build what starts its kernels, None where it can
     c_compiler: str | None  # its path
-    measured_cards: tuple[str, ...]  # cards that have measured kernel launches
+    measured_cards: Mapping[str, Sequence[str]]  # that have measured kernel launches, and others with their chips
 
 
 def read_software(

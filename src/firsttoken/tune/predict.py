@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from firsttoken.bench.model_costs import ModelCosts
 from firsttoken.bench.roofline import Roofline
 from firsttoken.bench.words import Words
-from firsttoken.machine.launch_tables import measured_cards
+from firsttoken.machine.launch_tables import launched_as, measured_cards
 from firsttoken.model.cost import decode_weight_bytes, kv_bytes_per_token
 from firsttoken.tune.arms import Value
 from firsttoken.tune.objective import Objective
@@ -75,7 +75,7 @@ def predict(knob: Knob, value: Value, before: Value | None, probe: Probe, object
             few = probe.most_streams <= 2
             return _flat(text) if few else _unknown(Words("what padding rows cost", "补齐行数的代价"))
         case "table":
-            if probe.card in measured_cards():
+            if launched_as(probe.card, measured_cards()) is not None:
                 return _unknown(Words("how long kernels take", "内核的耗时"))
             text = Words("no launches were measured for this card", "没有为这张显卡测过启动参数")
             return _flat(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firsttoken.doctor.finding import Finding
 from firsttoken.machine.card_state import CardState
+from firsttoken.machine.launch_tables import launched_as
 from firsttoken.machine.software import Software
 
 _AREA = "software"
@@ -51,8 +52,9 @@ def check_card_kernels(software: Software, card: CardState) -> Finding:
         fix = "Take a card of 2020 or later (RTX 30, A10, A100 and newer)."
         return Finding(_AREA, name, "bad", f"{generation}: the kernels are written for 8.0 and newer", why, fix)
     early = ", next kernel launched early" if card.capability >= (9, 0) else ""
-    if card.name in software.measured_cards:
-        return Finding(_AREA, name, "ok", f"{generation}: Triton{early}, launches measured on this card", why)
+    if (measured := launched_as(card.name, software.measured_cards)) is not None:
+        on = "this card" if measured == card.name else f"{measured}, which has the same chip"
+        return Finding(_AREA, name, "ok", f"{generation}: Triton{early}, launches measured on {on}", why)
     fix = "Run `firsttoken kernels measure` once, with nothing else on the card."
     return Finding(_AREA, name, "warn", f"{generation}: Triton{early}, launches of the default kind", why, fix)
 

@@ -50,6 +50,7 @@ class Table:
     card: str
     measured: str  # when and with what
     products: tuple[Product, ...]
+    like: tuple[str, ...] = ()  # how names of other cards with this chip begin, whose launches these are too
 
     def pick(self, op: Op, n: int, k: int, rows: int, weight: str = DENSE) -> Product:
         """The measured launch of this shape with the fewest rows that suffice, else a default.

@@ -79,12 +79,16 @@ def _tell(table: Table | None) -> None:
 
 
 def find_table(card: str, folder: Path | None = None) -> Table:
-    """The launches for `card` (as the driver names it), empty where nobody measured it.
+    """The launches for `card` (as the driver names it) or another with its chip, empty where nobody measured one.
 
     `folder` is where this machine's own are kept, by default in the cache folder.
     """
     own = own_table(card, folder)
-    shipped = next((table for table in _shipped() if table.card == card), None)
+    tables = _shipped()
+    shipped = next((table for table in tables if table.card == card), None)
+    if shipped is None:
+        alike = next((table for table in tables if card.startswith(table.like)), None)
+        shipped = None if alike is None else replace(alike, card=card)
     if shipped is None or own is None:
         return own or shipped or Table(card=card, measured="", products=())
     return replace(own, products=merged(shipped.products, own.products))
@@ -135,7 +139,8 @@ def read_table(file: Path, card: str) -> Table:
 def write_table(table: Table, file: Path) -> None:
     """One launch a line, with the fields that its form reads. Raises ConfigError where the file cannot be written."""
     lines = [f"    {_line(product)}" for product in table.products]
-    head = f'{{\n  "card": {_json(table.card)},\n  "measured": {_json(table.measured)},\n  "products": [\n'
+    like = f'  "like": {_json(table.like)},\n' if table.like else ""
+    head = f'{{\n  "card": {_json(table.card)},\n{like}  "measured": {_json(table.measured)},\n  "products": [\n'
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_name(f"{file.name}.part")
