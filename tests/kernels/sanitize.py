@@ -3,9 +3,9 @@
     python -m tests.kernels.sanitize --tool memcheck --processes 8
     python -m tests.kernels.sanitize --tool racecheck -k "decode_rows or pairs"
 
-Only this package's kernels are watched: torch's own would take most of the time. Tests of times are left out. Prints a line a process and which
-kernels ran; logs go to the folder that --out names. Exits with 1 where a test failed, the sanitizer found something, a
-process did not end in its time, or (without -k) a kernel did not run.
+Only this package's kernels are watched: torch's own would take most of the time. Tests of times are left out. Prints a
+line a process and which kernels ran; logs go to the folder that --out names. Exits with 1 where a test failed, the
+sanitizer found something, a process did not end in its time, or (without -k) a kernel did not run.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def main() -> int:
         started(sanitizer, given.tool, share, ours, out / f"{given.tool}-{i}")
         for i, share in enumerate(shares(tests, given.processes))
     ]
-    good = all([ended(part, given.limit) for part in parts])
+    endings = [ended(part, given.limit) for part in parts]  # each is waited for
     ran = {name for part in parts if part.loaded.is_file() for name in part.loaded.read_text().split()}
     print(f"{given.tool}: {len(tests)} tests, {len(ran & ours)} of {len(ours)} kernels ran")
     if absent := sorted(ours - ran):
         print(f"not run: {', '.join(absent)}")
-    return 0 if good and (given.expression or not absent) else 1
+    return 0 if all(endings) and (given.expression or not absent) else 1
 
 
 def kernel_names() -> set[str]:
@@ -74,7 +74,16 @@ def kernel_names() -> set[str]:
 
 
 def collected(expression: str) -> list[str]:
-    command = [sys.executable, "-m", "pytest", "-o", "addopts=--import-mode=importlib", "--collect-only", "-q", *map(str, TESTS)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-o",
+        "addopts=--import-mode=importlib",
+        "--collect-only",
+        "-q",
+        *map(str, TESTS),
+    ]
     command += ["-k", f"({expression}) and {_NO_TIMES}" if expression else _NO_TIMES]
     listed = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True).stdout
     return [line for line in listed.splitlines() if "::" in line]
@@ -128,7 +137,9 @@ def child(ids: Path, loaded: Path) -> int:
     names: set[str] = set()
     # Triton's hook: module, function, name, metadata's files, hash
     knobs.runtime.kernel_load_end_hook.add(lambda module, function, name, group, key: names.add(name))
-    code = pytest.main(["-q", "-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", *ids.read_text().splitlines()])
+    code = pytest.main(
+        ["-q", "-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", *ids.read_text().splitlines()]
+    )
     loaded.write_text("\n".join(sorted(names)))
     return int(code)
 

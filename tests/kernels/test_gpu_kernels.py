@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from tests.kernels.gpu_numbers import BOUND, INTERPRETED, INTERPRETER, assert_near, random, random_norm, relative_error, wide_norm
+from tests.kernels.gpu_numbers import (
+    BOUND,
+    INTERPRETED,
+    INTERPRETER,
+    assert_near,
+    random,
+    random_norm,
+    relative_error,
+    wide_norm,
+)
 
 from firsttoken.kernels import reference
 from firsttoken.kernels.linear import DenseLinear, Norm

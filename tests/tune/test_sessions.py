@@ -11,7 +11,7 @@ from tests.tune.simulated import CANDIDATES, GOOD, Effect, claimed, no_effect, s
 
 from firsttoken.errors import Unavailable
 from firsttoken.tune.arms import Arm, Candidate, Settings
-from firsttoken.tune.lab import Event, Said, Tried
+from firsttoken.tune.lab import Event, Said, Stage, Tried
 from firsttoken.tune.quality import Quality
 from firsttoken.tune.session import Outcome
 
@@ -244,3 +244,30 @@ def test_a_value_that_plainly_costs_and_is_slow_is_soon_left_and_said_to_hurt() 
 
 def test_short_noisy_sessions_over_knobs_without_effect_claim_as_little() -> None:
     assert sum(bool(claimed(quarter_hour(6100 + seed, no_effect))) for seed in range(100)) <= 9
+
+
+def minutes(count: float, effect: Effect, seed: int = 9, tell: Callable[[Event], None] = lambda event: None) -> Outcome:
+    """Three values of three knobs, where a run takes fourteen seconds."""
+    arms = [Candidate(Arm(knob, 1)) for knob in ("graphs", "table", "eager")]
+    return session(arms, effect, seed, hours=count / 60, seconds=lambda settings: 14.0, tell=tell)
+
+
+def test_time_that_a_confirmation_does_not_need_goes_to_what_was_left_out() -> None:
+    events: list[Event] = []
+    outcome = minutes(6, lambda settings: -0.4 * ("table" in settings), tell=events.append)
+    assert not outcome.left_out
+    assert outcome.claims[Arm("table", 1)].verdict == "hurts"
+    stages = [event.text for event in events if isinstance(event, Stage) and event.name == "screening"]
+    assert stages == ["2 values of 2 knobs in 5 pairs", "1 value of 1 knob in 4 pairs"]
+    assert max(event.spent for event in events if isinstance(event, Tried)) <= 1.05 * 360
+
+
+def test_what_looks_better_without_the_time_to_confirm_it_is_not_followed_by_others() -> None:
+    outcome = minutes(4, lambda settings: 0.3 * len(settings))
+    assert outcome.unconfirmed
+    assert outcome.left_out
+    assert outcome.kept == frozenset()
+
+
+def test_sessions_that_take_up_what_they_had_left_out_claim_as_little_where_nothing_has_an_effect() -> None:
+    assert sum(bool(claimed(minutes(6, no_effect, 8000 + seed))) for seed in range(100)) <= 9

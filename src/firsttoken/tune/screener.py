@@ -19,6 +19,7 @@ FINALISTS = 4  # arms that are confirmed together at most
 _NOISE_PAIRS, _LEAST_NOISE_PAIRS = 3, 2
 _SHORT = 60  # runs; with fewer left after the first pair, a session saves where it can
 _SPARE, _LEAST_SPARE = 7, 3  # pairs beyond the number of arms, which tell the noise
+_LATER_SPARE = 1  # where earlier pairs have told the noise
 _EACH, _LEAST_EACH = 6, 4  # pairs in which each arm is seen at least
 _SLOW = 1.3  # times what runs without an arm take
 _PLAIN = 6.0  # times a pair's noise: a loss so large needs no sign flips, for which fewer than six pairs are too few
@@ -40,14 +41,28 @@ class Screener:
     def run(self) -> None:
         """Noise, then the planned pairs."""
         self._noise()
-        self.arms = self._affordable()
+        self.arms = self._affordable(list(self._candidates), _LEAST_SPARE)
         pairs = _pairs_for(self.arms, _SPARE, _EACH)
         if 2 * pairs > self._lab.runs_left / 2:
             pairs = min(_pairs_for(self.arms, _LEAST_SPARE, _LEAST_EACH), self._lab.runs_left // 2)
-        knobs = len({arm.knob for arm in self.arms})
-        counted = [_count(len(self.arms), "value"), _count(knobs, "knob"), _count(pairs, "pair")]
+        self._screen(self.arms, pairs, self._seed)
+
+    def widen(self) -> bool:
+        """Screens of what there was no time for before as much as there is time for now; whether that was anything."""
+        arms = [arm for arm in self._candidates if arm not in self.arms]
+        arms = self._affordable([arm for arm in arms if not self._candidates[arm].numerics], _LATER_SPARE)
+        pairs = _pairs_for(arms, _LATER_SPARE, _LEAST_EACH)
+        if not arms or 2 * pairs > self._lab.runs_left:
+            return False
+        self.arms += arms
+        self._screen(arms, pairs, self._seed + len(self.arms))
+        return True
+
+    def _screen(self, arms: Sequence[Arm], pairs: int, seed: int) -> None:
+        knobs = len({arm.knob for arm in arms})
+        counted = [_count(len(arms), "value"), _count(knobs, "knob"), _count(pairs, "pair")]
         self._lab.tell(Stage("screening", "{} of {} in {}".format(*counted)))
-        for number, (first, second) in enumerate(plan_pairs(self.arms, pairs, self._seed) if pairs else [], 1):
+        for number, (first, second) in enumerate(plan_pairs(arms, pairs, seed) if pairs else [], 1):
             if self._is_time_to_confirm():
                 break
             self._pair(first, second, after=2 * (pairs - number) * self._lab.run_seconds)
@@ -80,7 +95,7 @@ class Screener:
         """Screening may say that something hurts; that it helps must be seen again: the best of many looks better."""
         one = found.arms[arm]
         said = verdict(one, least, self._margin)
-        if arm in self.dropped and one.p <= one.level and one.gain <= -max(self._margin, _PLAIN * found.noise):
+        if one.p <= one.level and one.gain <= -max(self._margin, _PLAIN * found.noise):
             return "hurts"
         return "undecided" if said == "helps" else said
 
@@ -136,20 +151,20 @@ class Screener:
 
     # --- time ---
 
-    def _affordable(self) -> list[Arm]:
-        """Arms that are screened. What is left out is what promises least for its cost.
+    def _affordable(self, arms: list[Arm], spare: int) -> list[Arm]:
+        """Those of the arms that are screened. What is left out is what promises least for its cost.
 
         Values that change answers need the quality gate besides, so they must leave the time for a confirmation of
         all that may help; the others may take half of the time that is left.
         """
-        arms, left = list(self._candidates), self._lab.runs_left
+        left = self._lab.runs_left
 
         def promise(arm: Arm) -> float:
             predicted = self._candidates[arm].predicted
             return abs(predicted) if predicted is not None else self._margin
 
         def screening() -> int:
-            return 2 * _pairs_for(arms, _LEAST_SPARE, _LEAST_EACH)
+            return 2 * _pairs_for(arms, spare, _LEAST_EACH)
 
         def confirmation() -> int:
             return MINIMUM_PAIRS * (2 + min(len({arm.knob for arm in arms}), FINALISTS))

@@ -79,6 +79,10 @@ class Session:
         found = screener.found()
         least = max(self._margin, min(found.noise, 1.0))
         kept, why = self._choose(found, least)
+        while not (kept or self._rounds or self._unconfirmed) and screener.widen():
+            found = screener.found()
+            least = max(self._margin, min(found.noise, 1.0))
+            kept, why = self._choose(found, least)
         refused = {
             arm for config, one in self._quality.items() if not one.passed and len(config) == 1 for arm in config
         }
