@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.builders import tiny_config, write_tokenizer
+from tests.builders import tiny_config, tiny_tensors, write_tokenizer
 
 pytest.importorskip("triton")
+
+from tests.model.gguf_files import write_gguf
 
 from firsttoken.cli.compiled_kernels import facts
 from firsttoken.engine.early_builds import EarlyBuilds
@@ -74,6 +76,20 @@ def test_a_start_finds_every_kernel_compiled(folder: Path, compiled: tuple[Path,
     assert names | {"argmax_slices", "argmax_merge", "best_of_slices", "draw"} <= {
         name.removesuffix("_kernel") for name in counts["names"]
     }
+
+
+def test_kernels_of_a_gguf_files_own_blocks_are_compiled_ahead_too(tmp_path: Path) -> None:
+    config = tiny_config("qwen3") | {"hidden_size": 128, "intermediate_size": 256}
+    file, cache = tmp_path / "model.gguf", tmp_path / "cache"
+    write_gguf(file, config, tiny_tensors(config), "Q4_0", others={"layers.1.mlp.down": "Q8_0", "lm_head": "F16"})
+    result = run("firsttoken", "kernels", "compile", str(file), "--gpu", "h200", *SETTINGS, cache=cache)
+    assert result.returncode == 0, result.stderr
+    compiled = [json.loads(path.read_text()).get("name") for path in cache.rglob("quant*.json")]
+    again = run("tests.kernels.compile_again", str(file), *SETTINGS[1::2], cache=cache)
+    counts = json.loads(again.stdout)
+    assert counts["before"] == counts["after"], again.stderr
+    assert counts["names"].count("quant_fixed_kernel") == compiled.count("quant_fixed_kernel") >= 5, compiled
+    assert "matvec_kernel" in counts["names"], "the head's"
 
 
 def test_every_card_of_the_table_can_be_compiled_for() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,15 @@ def write_gguf(
     metadata: dict[str, int | float | str | None] | None = None,
     tokens: Sequence[str] = (),
     token_types: Sequence[int] = (),
+    others: Mapping[str, str] | None = None,
 ) -> dict[str, Tensor]:
     """Writes the model with its matrices in `quantization`; returns what a reader should see, dequantised.
 
-    `metadata` adds keys, or drops those whose value is None.
+    `others`: parts of a matrix's name, and what it is in instead. `metadata` adds keys, or drops those whose value is
+    None.
     """
     kind = config["model_type"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-    qtype = gguf.GGMLQuantizationType[quantization]
     writer = gguf.GGUFWriter(path, kind)
     values: dict[str, int | float | str | None] = {
         f"{kind}.context_length": config["max_position_embeddings"],
@@ -75,7 +76,8 @@ def write_gguf(
         per_head = heads if ".q_proj." in name else kv_heads if ".k_proj." in name else 0
         interleaved = kind == "llama" and per_head > 0
         stored = _interleave(tensor, per_head) if interleaved else tensor
-        written_as = qtype if tensor.dim() == 2 else gguf.GGMLQuantizationType.F32
+        form = next((form for part, form in (others or {}).items() if part in name), quantization)
+        written_as = gguf.GGMLQuantizationType[form if tensor.dim() == 2 else "F32"]
         data = gguf.quantize(stored.numpy(), written_as)
         writer.add_tensor(_gguf_name(name), data, raw_dtype=written_as)
         widened = torch.from_numpy(np.array(gguf.dequantize(data, written_as), dtype=np.float32)).view(tensor.shape)

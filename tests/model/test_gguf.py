@@ -12,10 +12,14 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from firsttoken.errors import ModelError
+from firsttoken.kernels.gpu.launch import DENSE
+from firsttoken.kernels.quant_linear import QuantLinear
 from firsttoken.model.config import load_config, parse_config
 from firsttoken.model.decoder import Decoder
 from firsttoken.model.gguf_header import GGUFHeader
 from firsttoken.model.loading import build_decoder, open_weights
+from firsttoken.model.products import products_of
+from firsttoken.model.quant_linears import QuantLinears
 from firsttoken.model.rope import inverse_frequencies
 from firsttoken.model.rope_scaling import FREQUENCY_FACTORS
 from tests.builders import VOCAB_SIZE, Kind, tiny_config, tiny_tensors, write_checkpoint
@@ -237,3 +241,34 @@ def test_the_demo_model_equals_transformers_on_the_same_file(demo_file: Path) ->
     expected = reference(torch.tensor([token_ids])).logits[0]
     for chunk in (len(token_ids), 5):
         torch.testing.assert_close(logits_in_chunks(decoder, token_ids, chunk), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_config_tells_what_a_gpu_keeps_of_each_layer_in_its_bits(tied: bool, tmp_path: Path) -> None:
+    config = tiny_config("qwen3", tied=tied, num_hidden_layers=3)
+    path = tmp_path / "model.gguf"
+    others = {"layers.1.mlp.down": "Q8_0", "v_proj": "Q4_1", "embed" if tied else "lm_head": "Q8_0"}
+    write_gguf(path, config, tiny_tensors(config), "Q4_0", others=others)
+    parsed = load_config(path)
+    usual = (None, "int4-32", "int4-32", "int4-32")
+    assert parsed.kept_kinds == (usual, (*usual[:3], "int8-32"))
+    assert parsed.kept_head == "int8-32"
+    factory = QuantLinears(torch.float32, torch.device("cpu"))
+    decoder = build_decoder(parsed, open_weights(path, parsed), dtype=torch.float32, make_linear=factory)
+    kinds = [
+        tuple(each.kind if isinstance(each, QuantLinear) else None for each in (x.qkv, x.o, x.gate_up, x.down))
+        for x in decoder.layers
+    ]
+    assert kinds == [usual, parsed.kept_kinds[1], usual]
+    assert isinstance(decoder.head, QuantLinear)
+    assert decoder.head.kind == parsed.kept_head
+    for number, each in enumerate(parsed.kept_kinds):
+        of_products = [job.weight for job in products_of(parsed, [1], kinds=number)]
+        assert of_products == [*(kind or DENSE for kind in each), "int8-32"]
+
+
+def test_a_file_without_kept_blocks_has_no_kinds(tmp_path: Path) -> None:
+    config = tiny_config("qwen3")
+    write_gguf(tmp_path / "model.gguf", config, tiny_tensors(config), "F16")
+    parsed = load_config(tmp_path / "model.gguf")
+    assert (parsed.kept_kinds, parsed.kept_head) == ((), None)

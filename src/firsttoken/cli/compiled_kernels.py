@@ -65,8 +65,8 @@ def compile_kernels(
     wanted = kernels_of(config, settings, card)
     if not wanted:
         raise FirstTokenError(
-            "The kernels of this model are known only once its weights are read on the card; its first start there "
-            "compiles them."
+            "With these settings a card runs torch's own kernels (float32, or heads of a size that ours do not have), so "
+            "there is nothing to compile."
         )
     from triton import knobs
 

@@ -40,9 +40,8 @@ class Settings:
 
 
 def kernels_of(config: ModelConfig, settings: Settings, card: CardFacts) -> Collection[Wanted]:
-    """All that its start launches; nothing where that cannot be known before the weights are read."""
-    kept_gguf = settings.weights == "keep" and config.quantization is None and config.kept_bytes is not None
-    if settings.dtype.itemsize != 2 or not has_triton() or not attends(config.head_dim) or kept_gguf:
+    """All of ours that its start launches; nothing where torch's own kernels run."""
+    if settings.dtype.itemsize != 2 or not has_triton() or not attends(config.head_dim):
         return ()
     from firsttoken.kernels.gpu.kernel_list import listed  # imports Triton
 
@@ -60,7 +59,7 @@ def rehearse_start(config: ModelConfig, settings: Settings) -> None:
     from firsttoken.model.made_up import hollow_decoder
 
     if settings.weights == "dense":
-        config = replace(config, quantization=None)
+        config = replace(config, quantization=None, kept_kinds=(), kept_head=None)
     shapes = buckets(settings.max_num_seqs, settings.max_num_batched_tokens, settings.graphs or DECODE_BUCKETS)
     shapes.append(StepShape(0, True, _LONG_TILES * LONG_CHUNK_TILE, _LONG_TILES, LONG_CHUNK_TILE))
     cache = _hollow_cache(config, settings)
@@ -76,7 +75,7 @@ def rehearse_start(config: ModelConfig, settings: Settings) -> None:
     decoder = hollow_decoder(config, settings.dtype, QUANT_FORMS.get(settings.weights))
     # Real numbers where they do not depend on positions: to make hollow ones torch would import half of itself
     rope = RopeTable(config, 1, _META if config.rope_scaling["rope_type"] == "dynamic" else "cpu")
-    ops = StepOps(decoder, rope, [cache], inputs, last_ids, settings.vocabulary)
+    ops = StepOps(decoder, rope, [cache] * len(decoder.layers), inputs, last_ids, settings.vocabulary)
     for shape in shapes:
         ops.rehearse(shape)
     logits = torch.empty(1, config.vocab_size, device=_META)

@@ -19,6 +19,10 @@ _SAMPLING_KEYS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty"
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
+KeptKinds = tuple[str | None, str | None, str | None, str | None]
+"""Of the weights qkv, o, gate and up, and down, as `QuantLinear.kind` names them; None where one is dense."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """A dense decoder: every layer alike, RMSNorm, GQA, RoPE, SwiGLU."""
@@ -47,6 +51,10 @@ class ModelConfig:
     quantization: Quantization | None = None  # of a safetensors checkpoint's linears
     kv_scheme: KVScheme | None = None  # what it declares of its KV cache
     kept_bytes: float | None = None  # bytes a weight of the layers' products, in the file's own bits; None: as `dtype`
+    kept_kinds: tuple[
+        KeptKinds, ...
+    ] = ()  # what a GGUF file's layers are in, each combination once, the commonest first
+    kept_head: str | None = None  # a GGUF file's head, likewise; None: not in blocks that are kept
 
     @property
     def context_length(self) -> int:

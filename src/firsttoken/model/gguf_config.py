@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from firsttoken.errors import ModelError
-from firsttoken.model.config import ModelConfig
+from firsttoken.model.config import KeptKinds, ModelConfig
 from firsttoken.model.gguf_header import GGUFHeader
 from firsttoken.model.rope_scaling import FREQUENCY_FACTORS, normalise_rope
 
@@ -23,6 +25,8 @@ _SAMPLING = {
 # when it is sampled plainly.
 _RECOMMENDED = {"Smollm2 135M 8k Lc100K Mix1 Ep2": {"temperature": 0.2, "top_p": 0.9}}
 _KEPT_BYTES = {2: 18 / 32, 3: 20 / 32, 8: 34 / 32}  # a weight in blocks of Q4_0, Q4_1 and Q8_0
+_KEPT_KINDS = {2: "int4-32", 3: "int4-32-offsets", 8: "int8-32"}  # as a `QuantLinear` of those calls itself
+_PRODUCTS = (("attn_q", "attn_k", "attn_v"), ("attn_output",), ("ffn_gate", "ffn_up"), ("ffn_down",))
 _DTYPES = {0: "float32", 1: "float16"}  # of an unquantised file; everything else runs as bfloat16
 
 
@@ -50,11 +54,12 @@ def config_of(header: GGUFHeader) -> ModelConfig:
     if rotated != head_dim or header.get(f"{name}.attention.value_length", head_dim) != head_dim:
         raise ModelError("RoPE over a part of each head, or values of another size than keys, are not supported.")
     qkv_bias, tensors = "blk.0.attn_q.bias" in header.tensors, header.tensors
+    layers = _positive(header, f"{name}.block_count")
     matrix_types = {tensor.ggml_type for tensor in tensors.values() if len(tensor.shape) == 2}
     return ModelConfig(
         architecture=ARCHITECTURES[name],
         hidden_size=hidden,
-        num_layers=_positive(header, f"{name}.block_count"),
+        num_layers=layers,
         num_heads=heads,
         num_kv_heads=header.get(f"{name}.attention.head_count_kv", heads),
         head_dim=head_dim,
@@ -74,6 +79,8 @@ def config_of(header: GGUFHeader) -> ModelConfig:
         dtype=_DTYPES.get(matrix_types.pop(), "bfloat16") if len(matrix_types) == 1 else "bfloat16",
         default_sampling=_sampling(header),
         kept_bytes=_kept_bytes(header),
+        kept_kinds=_kept_kinds(header, layers),
+        kept_head=_kept_kind(header, ("output.weight" if "output.weight" in tensors else "token_embd.weight",)),
     )
 
 
@@ -91,6 +98,24 @@ def _kept_bytes(header: GGUFHeader) -> float | None:
     sizes = [math.prod(tensor.shape) for tensor in layers]
     kept = (size * _KEPT_BYTES.get(tensor.ggml_type, 2.0) for size, tensor in zip(sizes, layers, strict=True))
     return sum(kept) / sum(sizes)
+
+
+def _kept_kinds(header: GGUFHeader, layers: int) -> tuple[KeptKinds, ...]:
+    """Many files hold some layers' weights in more bits than the others'."""
+    found: Counter[KeptKinds] = Counter()
+    for index in range(layers):
+        qkv, o, gate_up, down = (
+            _kept_kind(header, [f"blk.{index}.{part}.weight" for part in parts]) for parts in _PRODUCTS
+        )
+        found[qkv, o, gate_up, down] += 1
+    kinds = tuple(kinds for kinds, _ in found.most_common())
+    return kinds if any(map(any, kinds)) else ()
+
+
+def _kept_kind(header: GGUFHeader, names: Sequence[str]) -> str | None:
+    """What tensors that are multiplied as one weight are in: several types become dense."""
+    types = {header.tensors[name].ggml_type if name in header.tensors else None for name in names}
+    return _KEPT_KINDS.get(types.pop() or 0) if len(types) == 1 else None
 
 
 def _scaling(header: GGUFHeader, name: str, max_positions: int) -> dict[str, Any]:

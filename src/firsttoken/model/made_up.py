@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from firsttoken.kernels.gpu.candidates import Job
@@ -15,15 +17,21 @@ from firsttoken.model.products import products_of
 
 
 def hollow_decoder(config: ModelConfig, dtype: torch.dtype, form: QuantForm | None = None) -> Decoder:
-    """One layer and both ends, without numbers, as a GPU would hold them."""
-    return random_decoder(config, dtype, torch.device("meta"), form, layers=1)
+    """A layer of each kind and both ends, without numbers, as a GPU would hold them."""
+    return random_decoder(config, dtype, torch.device("meta"), form, layers=max(len(config.kept_kinds), 1))
 
 
 def random_decoder(
     config: ModelConfig, dtype: torch.dtype, device: torch.device, form: QuantForm | None = None, *, layers: int
 ) -> Decoder:
-    """As a GPU holds it. `form` is what weights are rounded to at load."""
-    jobs = {job.name: job for job in products_of(config, [1], form)}
+    """As a GPU holds it. `form` is what weights are rounded to at load.
+
+    Of a GGUF file's kinds of layers each comes once, and then the commonest.
+    """
+    of_kinds = [
+        {job.name: job for job in products_of(config, [1], form, kinds)}
+        for kinds in range(max(len(config.kept_kinds), 1))
+    ]
 
     def made(job: Job) -> GpuLinear:
         return operands(job, device, dtype, 1).weights[0]
@@ -32,7 +40,7 @@ def random_decoder(
         weight = torch.ones(size, dtype=dtype, device=device)
         return Norm(weight, config.rms_norm_eps, folded=isinstance(before, DenseLinear))
 
-    def layer() -> DecoderLayer:
+    def layer(jobs: Mapping[str, Job]) -> DecoderLayer:
         qkv, gate_up = made(jobs["qkv"]), made(jobs["gate and up"])
         return DecoderLayer(
             input_norm=norm(config.hidden_size, qkv),
@@ -48,6 +56,8 @@ def random_decoder(
     ends = Job(name="head", op="norm_linear", n=config.vocab_size, k=config.hidden_size, rows=1)
     table = made(ends)
     assert isinstance(table, DenseLinear)
-    head = made(jobs["head"]) if jobs.get("head", ends).weight != DENSE else table
-    every = tuple(layer() for _ in range(layers))
-    return Decoder(config, dtype, table.weight, every, norm(config.hidden_size), head)
+    head = of_kinds[0].get("head", ends)
+    every = tuple(layer(of_kinds[index if index < len(of_kinds) else 0]) for index in range(layers))
+    return Decoder(
+        config, dtype, table.weight, every, norm(config.hidden_size), table if head.weight == DENSE else made(head)
+    )

@@ -12,11 +12,12 @@ from firsttoken.kernels.quant_round import group_of
 from firsttoken.model.config import ModelConfig
 
 
-def products_of(config: ModelConfig, rows: Sequence[int], form: QuantForm | None = None) -> list[Job]:
+def products_of(config: ModelConfig, rows: Sequence[int], form: QuantForm | None = None, kinds: int = 0) -> list[Job]:
     """A layer's four products and the head, each at every number of rows.
 
     `form` is what weights are rounded to at load, as `--quantization` says; without one they are as the checkpoint has
-    them. A head that stays dense is among the products of dense weights alone.
+    them, a GGUF file's as in the combination of `config.kept_kinds` that `kinds` picks. A head that stays dense is
+    among the products of dense weights alone.
     """
     c = config
     qkv = c.q_size + 2 * c.kv_size
@@ -36,9 +37,14 @@ def products_of(config: ModelConfig, rows: Sequence[int], form: QuantForm | None
             Job(name="down", op="linear_add", n=c.hidden_size, k=c.intermediate_size, rows=count, bias=c.mlp_bias),
         ]
         layer = [replace(job, weight=_kind(c, form, job.k)) for job in layer]
+        if form is None and c.kept_kinds:
+            kept = zip(layer, c.kept_kinds[kinds], strict=True)
+            layer = [replace(job, weight=kind or DENSE) for job, kind in kept]
         found += layer
         head = Job(name="head", op="norm_linear", n=c.vocab_size, k=c.hidden_size, rows=count, float_out=True)
-        if form in HEAD_FORMS:
+        if c.kept_head is not None:  # is not rounded either
+            head = replace(head, weight=c.kept_head)
+        elif form in HEAD_FORMS:
             head = replace(head, weight=_kind(c, HEAD_FORMS[form], head.k))
         if head.weight != DENSE or all(job.weight == DENSE for job in layer):
             found.append(head)
