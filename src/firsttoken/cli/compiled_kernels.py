@@ -65,7 +65,7 @@ def compile_kernels(
     wanted = kernels_of(config, settings, card)
     if not wanted:
         raise FirstTokenError(
-            "With these settings a card runs torch's own kernels (float32, or heads of a size that ours do not have), so "
+            "With these settings a card runs torch's own kernels (float32, or heads of a size that ours do not have); "
             "there is nothing to compile."
         )
     from triton import knobs

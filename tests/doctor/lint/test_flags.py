@@ -94,6 +94,14 @@ def test_own_flags_come_from_the_commands_themselves() -> None:
     assert checked.corrected == "firsttoken bench run"
 
 
+def test_a_quoted_word_with_spaces_is_a_value_though_it_begins_as_a_flag() -> None:
+    assert rules("firsttoken tune --model m/m --flags '--load-format dummy --max-model-len 8192' --budget 5m") == []
+    assert rules("firsttoken tune --model m/m --flags --budget 5m") == ["value-missing"]
+    assert rules("""vllm serve m/m --lora-modules a=b --speculative-config='{"method": "ngram"}' --portt 1""") == [
+        "flag-unknown"
+    ]
+
+
 def test_servers_that_a_benchmark_starts_are_checked() -> None:
     found = LINTER.check_text("firsttoken bench ab --a 'vllm serve m/m' --b 'vllm serve m/m --enforce-eager' --out ab")
     assert [(one.text, one.corrected) for one in found[1:]] == [

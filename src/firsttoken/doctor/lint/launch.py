@@ -119,4 +119,6 @@ def _option(launch: Launch, position: int) -> Option:
 
 
 def _is_value(word: str) -> bool:
-    return not word.startswith("-") or word == "-" or _NUMBER.match(word) is not None
+    """A quoted word is one too, as in `--flags "--max-model-len 8192"`: no flag's name has a space."""
+    quoted = len(word.partition("=")[0].split()) > 1
+    return not word.startswith("-") or word == "-" or quoted or _NUMBER.match(word) is not None
