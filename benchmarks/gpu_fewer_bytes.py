@@ -117,8 +117,10 @@ def main() -> int:
             out = given.out / f"{form}-{round_}.json"
             launch = f"{sys.executable} -m firsttoken serve {model_of(form, given.folder, given.out)}"
             launch += f" --served-model-name m --port {given.port} {given.serve}"
-            readings[form].append(measure(launch, f"http://127.0.0.1:{given.port}", scenarios, out))
-            (given.out / GGUF_FILE).unlink(missing_ok=True)
+            try:
+                readings[form].append(measure(launch, f"http://127.0.0.1:{given.port}", scenarios, out))
+            finally:
+                (given.out / GGUF_FILE).unlink(missing_ok=True)
             print(f"round {round_ + 1}: {form} is done", file=sys.stderr)
     print(table(readings))
     return 0

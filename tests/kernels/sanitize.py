@@ -17,6 +17,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +46,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("-k", dest="expression", default="", help="pytest's own: which tests")
     parser.add_argument("--out", type=Path, default=Path("sanitize"))
-    parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each process")
+    parser.add_argument("--limit", type=float, default=3600.0, help="seconds for all")
     given = parser.parse_args()
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not Path(sanitizer).is_file():
@@ -58,7 +60,12 @@ def main() -> int:
         started(sanitizer, given.tool, share, ours, out / f"{given.tool}-{i}")
         for i, share in enumerate(shares(tests, given.processes))
     ]
-    endings = [ended(part, given.limit) for part in parts]  # each is waited for
+    try:
+        until = time.monotonic() + given.limit
+        endings = [ended(part, until) for part in parts]  # each is waited for
+    finally:
+        for part in parts:
+            end(part)
     ran = {name for part in parts if part.loaded.is_file() for name in part.loaded.read_text().split()}
     print(f"{given.tool}: {len(tests)} tests, {len(ran & ours)} of {len(ours)} kernels ran")
     if absent := sorted(ours - ran):
@@ -110,23 +117,31 @@ def started(sanitizer: str, tool: str, tests: list[str], ours: set[str], base: P
     if not any(GRAPHS in test for test in tests):  # capturing a graph needs torch's own memory
         environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # a tensor's end is an allocation's end
     with log.open("wb") as file:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
     return Part(process, log, loaded, len(tests))
 
 
-def ended(part: Part, limit: float) -> bool:
+def ended(part: Part, until: float) -> bool:
     """Waits for it and prints its line; whether all is well."""
     try:
-        code: int | None = part.process.wait(limit)
+        code: int | None = part.process.wait(max(until - time.monotonic(), 0.0))
     except subprocess.TimeoutExpired:
-        part.process.send_signal(signal.SIGKILL)
-        part.process.wait()
+        end(part)
         code = None
     lines = part.log.read_text(errors="replace").splitlines()
     said = [line.strip("= ") for line in lines if "SUMMARY" in line or re.search(r"\d+ (passed|failed)", line)]
     state = "not done in time" if code is None else f"exit {code}"
     print(f"{part.log.name}: {part.tests} tests, {state}; {'; '.join(said)}", flush=True)
     return code == 0
+
+
+def end(part: Part) -> None:
+    """Ends the sanitizer and the tests that it runs."""
+    with suppress(ProcessLookupError):
+        os.killpg(part.process.pid, signal.SIGKILL)
+    part.process.wait()
 
 
 def child(ids: Path, loaded: Path) -> int:

@@ -1,4 +1,4 @@
-"""Which kernels a server will launch, found without a card: its steps run on the meta device, one layer of each."""
+"""Which kernels a server will launch, found without a card: its steps run on the meta device, a layer of each kind."""
 
 from __future__ import annotations
 

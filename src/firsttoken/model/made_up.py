@@ -18,7 +18,9 @@ from firsttoken.model.products import products_of
 
 def hollow_decoder(config: ModelConfig, dtype: torch.dtype, form: QuantForm | None = None) -> Decoder:
     """A layer of each kind and both ends, without numbers, as a GPU would hold them."""
-    return random_decoder(config, dtype, torch.device("meta"), form, layers=max(len(config.kept_kinds), 1))
+    return random_decoder(
+        config, dtype, torch.device("meta"), form, layers=max(len(config.kept_kinds), 1) if form is None else 1
+    )
 
 
 def random_decoder(
@@ -28,10 +30,8 @@ def random_decoder(
 
     Of a GGUF file's kinds of layers each comes once, and then the commonest.
     """
-    of_kinds = [
-        {job.name: job for job in products_of(config, [1], form, kinds)}
-        for kinds in range(max(len(config.kept_kinds), 1))
-    ]
+    several = max(len(config.kept_kinds), 1) if form is None else 1
+    of_kinds = [{job.name: job for job in products_of(config, [1], form, kinds)} for kinds in range(several)]
 
     def made(job: Job) -> GpuLinear:
         return operands(job, device, dtype, 1).weights[0]

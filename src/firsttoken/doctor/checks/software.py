@@ -53,8 +53,10 @@ def check_card_kernels(software: Software, card: CardState) -> Finding:
         return Finding(_AREA, name, "bad", f"{generation}: the kernels are written for 8.0 and newer", why, fix)
     early = ", next kernel launched early" if card.capability >= (9, 0) else ""
     if (measured := launched_as(card.name, software.measured_cards)) is not None:
-        on = "this card" if measured == card.name else f"{measured}, which has the same chip"
-        return Finding(_AREA, name, "ok", f"{generation}: Triton{early}, launches measured on {on}", why)
+        own = measured == card.name
+        on = "this card" if own else f"{measured}, which has the same chip"
+        fix = "" if own else "`firsttoken kernels measure` finds this card's own."
+        return Finding(_AREA, name, "ok", f"{generation}: Triton{early}, launches measured on {on}", why, fix)
     fix = "Run `firsttoken kernels measure` once, with nothing else on the card."
     return Finding(_AREA, name, "warn", f"{generation}: Triton{early}, launches of the default kind", why, fix)
 
