@@ -18,7 +18,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 GRAPHS = "test_whole_steps.py"
 TESTS = [*sorted(Path(__file__).parent.glob("test_gpu_*.py")), ROOT / "tests" / "engine" / GRAPHS]
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+_PYTEST = ("-q", "-o", "addopts=--import-mode=importlib")
 _NO_TIMES = "not timed"
 _KERNEL = re.compile(r"^def (\w+_kernel)\(", re.MULTILINE)
 
@@ -81,16 +81,7 @@ def kernel_names() -> set[str]:
 
 
 def collected(expression: str) -> list[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-o",
-        "addopts=--import-mode=importlib",
-        "--collect-only",
-        "-q",
-        *map(str, TESTS),
-    ]
+    command = [sys.executable, "-m", "pytest", *_PYTEST, "--collect-only", *map(str, TESTS)]
     command += ["-k", f"({expression}) and {_NO_TIMES}" if expression else _NO_TIMES]
     listed = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True).stdout
     return [line for line in listed.splitlines() if "::" in line]
@@ -138,10 +129,10 @@ def ended(part: Part, until: float) -> bool:
 
 
 def end(part: Part) -> None:
-    """Ends the sanitizer and the tests that it runs."""
-    with suppress(ProcessLookupError):
+    """Ends the sanitizer and the tests that it runs, unless they have ended."""
+    if part.process.poll() is None:
         os.killpg(part.process.pid, signal.SIGKILL)
-    part.process.wait()
+        part.process.wait()
 
 
 def child(ids: Path, loaded: Path) -> int:
@@ -152,9 +143,7 @@ def child(ids: Path, loaded: Path) -> int:
     names: set[str] = set()
     # Triton's hook: module, function, name, metadata's files, hash
     knobs.runtime.kernel_load_end_hook.add(lambda module, function, name, group, key: names.add(name))
-    code = pytest.main(
-        ["-q", "-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", *ids.read_text().splitlines()]
-    )
+    code = pytest.main([*_PYTEST, "-p", "no:cacheprovider", *ids.read_text().splitlines()])
     loaded.write_text("\n".join(sorted(names)))
     return int(code)
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from firsttoken.chips import launched_as
 from firsttoken.machine.disk import model_folder, read_disk, read_rate
 from firsttoken.machine.driver import read_driver
-from firsttoken.machine.launch_tables import launched_as, measured_cards
+from firsttoken.machine.launch_tables import measured_cards
 from firsttoken.machine.memory import core_list, read_memory
 from firsttoken.machine.processor import read_processor
 from firsttoken.machine.software import read_software

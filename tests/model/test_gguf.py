@@ -263,7 +263,7 @@ def test_the_config_tells_what_a_gpu_keeps_of_each_layer_in_its_bits(tied: bool,
     assert isinstance(decoder.head, QuantLinear)
     assert decoder.head.kind == parsed.kept_head
     for number, each in enumerate(parsed.kept_kinds):
-        of_products = [job.weight for job in products_of(parsed, [1], kinds=number)]
+        of_products = [job.weight for job in products_of(parsed, [1], layer_kind=number)]
         assert of_products == [*(kind or DENSE for kind in each), "int8-32"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -34,10 +34,3 @@ def measured_cards(folders: Sequence[Path] | None = None) -> dict[str, list[str]
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
     return found
-
-
-def launched_as(card: str, measured: Mapping[str, Sequence[str]]) -> str | None:
-    """Whose measured launches a card takes: its own, or those of a card with the same chip; None for the defaults."""
-    if card in measured:
-        return card
-    return next((name for name, like in measured.items() if card.startswith(tuple(like))), None)

@@ -51,10 +51,9 @@ class ModelConfig:
     quantization: Quantization | None = None  # of a safetensors checkpoint's linears
     kv_scheme: KVScheme | None = None  # what it declares of its KV cache
     kept_bytes: float | None = None  # bytes a weight of the layers' products, in the file's own bits; None: as `dtype`
-    kept_kinds: tuple[
-        KeptKinds, ...
-    ] = ()  # what a GGUF file's layers are in, each combination once, the commonest first
-    kept_head: str | None = None  # a GGUF file's head, likewise; None: not in blocks that are kept
+    # Of a GGUF file: what its layers are in, each combination once, the commonest first, and its head
+    kept_kinds: tuple[KeptKinds, ...] = ()
+    kept_head: str | None = None  # None: not in blocks that are kept
 
     @property
     def context_length(self) -> int:

@@ -24,8 +24,8 @@ _SAMPLING = {
 # What a model's card recommends and its GGUF file leaves out, by general.name. SmolLM2-135M-Instruct, the demo, babbles
 # when it is sampled plainly.
 _RECOMMENDED = {"Smollm2 135M 8k Lc100K Mix1 Ep2": {"temperature": 0.2, "top_p": 0.9}}
-_KEPT_BYTES = {2: 18 / 32, 3: 20 / 32, 8: 34 / 32}  # a weight in blocks of Q4_0, Q4_1 and Q8_0
-_KEPT_KINDS = {2: "int4-32", 3: "int4-32-offsets", 8: "int8-32"}  # as a `QuantLinear` of those calls itself
+# Blocks that are kept: Q4_0, Q4_1 and Q8_0, as a `QuantLinear` of them calls itself, and bytes a weight
+_KEPT = {2: ("int4-32", 18 / 32), 3: ("int4-32-offsets", 20 / 32), 8: ("int8-32", 34 / 32)}
 _PRODUCTS = (("attn_q", "attn_k", "attn_v"), ("attn_output",), ("ffn_gate", "ffn_up"), ("ffn_down",))
 _DTYPES = {0: "float32", 1: "float16"}  # of an unquantised file; everything else runs as bfloat16
 
@@ -93,10 +93,10 @@ def _sampling(header: GGUFHeader) -> dict[str, float]:
 def _kept_bytes(header: GGUFHeader) -> float | None:
     """Mean bytes a weight of the layers' matrices where some are in blocks that are kept; the others take two."""
     layers = [tensor for tensor in header.tensors.values() if len(tensor.shape) == 2 and tensor.name.startswith("blk.")]
-    if not any(tensor.ggml_type in _KEPT_BYTES for tensor in layers):
+    if not any(tensor.ggml_type in _KEPT for tensor in layers):
         return None
     sizes = [math.prod(tensor.shape) for tensor in layers]
-    kept = (size * _KEPT_BYTES.get(tensor.ggml_type, 2.0) for size, tensor in zip(sizes, layers, strict=True))
+    kept = (size * _KEPT.get(tensor.ggml_type, ("", 2.0))[1] for size, tensor in zip(sizes, layers, strict=True))
     return sum(kept) / sum(sizes)
 
 
@@ -115,7 +115,7 @@ def _kept_kinds(header: GGUFHeader, layers: int) -> tuple[KeptKinds, ...]:
 def _kept_kind(header: GGUFHeader, names: Sequence[str]) -> str | None:
     """What tensors that are multiplied as one weight are in: several types become dense."""
     types = {header.tensors[name].ggml_type if name in header.tensors else None for name in names}
-    return _KEPT_KINDS.get(types.pop() or 0) if len(types) == 1 else None
+    return next((_KEPT[each][0] for each in types if each in _KEPT), None) if len(types) == 1 else None
 
 
 def _scaling(header: GGUFHeader, name: str, max_positions: int) -> dict[str, Any]:

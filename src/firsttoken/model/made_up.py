@@ -18,20 +18,18 @@ from firsttoken.model.products import products_of
 
 def hollow_decoder(config: ModelConfig, dtype: torch.dtype, form: QuantForm | None = None) -> Decoder:
     """A layer of each kind and both ends, without numbers, as a GPU would hold them."""
-    return random_decoder(
-        config, dtype, torch.device("meta"), form, layers=max(len(config.kept_kinds), 1) if form is None else 1
-    )
+    return random_decoder(config, dtype, torch.device("meta"), form)
 
 
 def random_decoder(
-    config: ModelConfig, dtype: torch.dtype, device: torch.device, form: QuantForm | None = None, *, layers: int
+    config: ModelConfig, dtype: torch.dtype, device: torch.device, form: QuantForm | None = None, layers: int = 1
 ) -> Decoder:
     """As a GPU holds it. `form` is what weights are rounded to at load.
 
-    Of a GGUF file's kinds of layers each comes once, and then the commonest.
+    Of a GGUF file's kinds of layers each comes once, however few `layers` are, and then the commonest.
     """
-    several = max(len(config.kept_kinds), 1) if form is None else 1
-    of_kinds = [{job.name: job for job in products_of(config, [1], form, kinds)} for kinds in range(several)]
+    count = max(len(config.kept_kinds), 1)
+    of_kinds = [{job.name: job for job in products_of(config, [1], form, kind)} for kind in range(count)]
 
     def made(job: Job) -> GpuLinear:
         return operands(job, device, dtype, 1).weights[0]
@@ -57,7 +55,6 @@ def random_decoder(
     table = made(ends)
     assert isinstance(table, DenseLinear)
     head = of_kinds[0].get("head", ends)
-    every = tuple(layer(of_kinds[index if index < len(of_kinds) else 0]) for index in range(layers))
-    return Decoder(
-        config, dtype, table.weight, every, norm(config.hidden_size), table if head.weight == DENSE else made(head)
-    )
+    every = tuple(layer(jobs) for jobs in [*of_kinds, *of_kinds[:1] * (layers - count)])
+    last = table if head.weight == DENSE else made(head)
+    return Decoder(config, dtype, table.weight, every, norm(config.hidden_size), last)

@@ -12,11 +12,13 @@ from firsttoken.kernels.quant_round import group_of
 from firsttoken.model.config import ModelConfig
 
 
-def products_of(config: ModelConfig, rows: Sequence[int], form: QuantForm | None = None, kinds: int = 0) -> list[Job]:
+def products_of(
+    config: ModelConfig, rows: Sequence[int], form: QuantForm | None = None, layer_kind: int = 0
+) -> list[Job]:
     """A layer's four products and the head, each at every number of rows.
 
     `form` is what weights are rounded to at load, as `--quantization` says; without one they are as the checkpoint has
-    them, a GGUF file's as in the combination of `config.kept_kinds` that `kinds` picks. A head that stays dense is
+    them, a GGUF file's as in the combination of `config.kept_kinds` that `layer_kind` picks. A head that stays dense is
     among the products of dense weights alone.
     """
     c = config
@@ -38,7 +40,7 @@ def products_of(config: ModelConfig, rows: Sequence[int], form: QuantForm | None
         ]
         layer = [replace(job, weight=_kind(c, form, job.k)) for job in layer]
         if form is None and c.kept_kinds:
-            kept = zip(layer, c.kept_kinds[kinds], strict=True)
+            kept = zip(layer, c.kept_kinds[layer_kind], strict=True)
             layer = [replace(job, weight=kind or DENSE) for job, kind in kept]
         found += layer
         head = Job(name="head", op="norm_linear", n=c.vocab_size, k=c.hidden_size, rows=count, float_out=True)

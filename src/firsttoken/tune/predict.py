@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from firsttoken.bench.model_costs import ModelCosts
 from firsttoken.bench.roofline import Roofline
 from firsttoken.bench.words import Words
-from firsttoken.machine.launch_tables import launched_as, measured_cards
+from firsttoken.chips import launched_as
+from firsttoken.machine.launch_tables import measured_cards
 from firsttoken.model.cost import decode_weight_bytes, kv_bytes_per_token
 from firsttoken.tune.arms import Value
 from firsttoken.tune.objective import Objective

@@ -48,7 +48,7 @@ class Screener:
         self._screen(self.arms, pairs, self._seed)
 
     def widen(self) -> bool:
-        """Screens of what there was no time for before as much as there is time for now; whether that was anything."""
+        """Screens what was left out before, as far as there is time now; False where that is nothing."""
         arms = [arm for arm in self._candidates if arm not in self.arms]
         arms = self._affordable([arm for arm in arms if not self._candidates[arm].numerics], _LATER_SPARE)
         pairs = _pairs_for(arms, _LATER_SPARE, _LEAST_EACH)

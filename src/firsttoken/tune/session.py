@@ -76,20 +76,17 @@ class Session:
     def run(self) -> Outcome:
         lab, screener = self._lab, self._screener
         screener.run()
-        found = screener.found()
-        least = max(self._margin, min(found.noise, 1.0))
+        found, least = self._found()
         kept, why = self._choose(found, least)
         while not (kept or self._rounds or self._unconfirmed) and screener.widen():
-            found = screener.found()
-            least = max(self._margin, min(found.noise, 1.0))
+            found, least = self._found()
             kept, why = self._choose(found, least)
         refused = {
             arm for config, one in self._quality.items() if not one.passed and len(config) == 1 for arm in config
         }
         if not kept:
             screener.go_on(refused)
-            found = screener.found()
-            least = max(self._margin, min(found.noise, 1.0))
+            found, least = self._found()
         claims = {arm: Claim(one, screener.verdict(arm, found, least)) for arm, one in found.arms.items()}
         confirmed = {arm: claim for one in self._rounds for arm, claim in one.knobs.items()}
         fresh, blocks = self._fresh(kept)
@@ -111,6 +108,11 @@ class Session:
             fresh=fresh,
             fresh_blocks=blocks,
         )
+
+    def _found(self) -> tuple[Screening, float]:
+        """What all pairs say together, and the gain from which an arm is kept."""
+        found = self._screener.found()
+        return found, max(self._margin, min(found.noise, 1.0))
 
     # --- what is kept ---
 

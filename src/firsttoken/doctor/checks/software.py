@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from firsttoken.chips import launched_as
 from firsttoken.doctor.finding import Finding
 from firsttoken.machine.card_state import CardState
-from firsttoken.machine.launch_tables import launched_as
 from firsttoken.machine.software import Software
 
 _AREA = "software"

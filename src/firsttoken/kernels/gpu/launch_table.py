@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from firsttoken.cache import cache_folder
+from firsttoken.chips import launched_as
 from firsttoken.errors import ConfigError
 from firsttoken.kernels.gpu.candidates import why_impossible
 from firsttoken.kernels.gpu.launch import DENSE, Op, Product, Table
@@ -84,11 +85,9 @@ def find_table(card: str, folder: Path | None = None) -> Table:
     `folder` is where this machine's own are kept, by default in the cache folder.
     """
     own = own_table(card, folder)
-    tables = _shipped()
-    shipped = next((table for table in tables if table.card == card), None)
-    if shipped is None:
-        alike = next((table for table in tables if card.startswith(table.like)), None)
-        shipped = None if alike is None else replace(alike, card=card)
+    tables = {table.card: table for table in _shipped()}
+    name = launched_as(card, {measured: table.like for measured, table in tables.items()})
+    shipped = None if name is None else replace(tables[name], card=card)
     if shipped is None or own is None:
         return own or shipped or Table(card=card, measured="", products=())
     return replace(own, products=merged(shipped.products, own.products))
