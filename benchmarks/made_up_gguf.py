@@ -34,7 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--form", choices=FORMS, default="Q4_0")
+    parser.add_argument("--form", choices=(*FORMS, "BF16"), default="Q4_0")
     given = parser.parse_args()
     write(given.folder, given.out, given.form)
     print(f"{given.out}: {given.out.stat().st_size / 1e9:.2f} GB")
