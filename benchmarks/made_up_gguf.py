@@ -4,7 +4,7 @@
 
 CONFIG_FOLDER needs a config.json of Qwen3, Qwen2 or Llama and a tokenizer.json of byte-level BPE. The layers' matrices
 are in the form; the embedding is too in Q8_0, and in bf16 beside four bits, which is what published files' Q6_K takes
-on a GPU.
+on a GPU. BF16 is what `rounded_gguf.py` rounds to the other forms.
 """
 
 from __future__ import annotations

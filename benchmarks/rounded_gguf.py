@@ -2,8 +2,8 @@
 
     python benchmarks/rounded_gguf.py MODEL.gguf rounded.gguf --form Q8_0
 
-All else is copied as it is, the head too. GGUF's own forms are stored in their blocks; FP8 in blocks of 128 x 128, which
-GGUF has no type for, as the float32 numbers that E4M3 times its blocks' scales are (`--dtype float32` multiplies those).
+All else is copied as it is, the head too. GGUF's own forms are stored in their blocks. FP8 in blocks of 128 x 128, for
+which GGUF has no type, becomes float32: E4M3 times its block's scale, which `--dtype float32` multiplies exactly.
 """
 
 from __future__ import annotations
