@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,25 @@ def write(folder: Path, out: Path, form: str, seed: int = 0) -> None:
     describe(writer, config)
     add_tokenizer(writer, folder, config.vocab_size)
     shapes = expected_tensors(config)
-    types = {name: type_of(name, shape, form) for name, shape in shapes.items()}
-    for name, ggml_type in types.items():
-        stored = (*shapes[name][:-1], row_bytes(shapes[name], ggml_type))
-        writer.add_tensor_info(gguf_name(name), stored, np.dtype(np.uint8), math.prod(stored), raw_dtype=ggml_type)
+    rng = np.random.default_rng(seed)
+    stored = {gguf_name(name): (shape, type_of(name, shape, form)) for name, shape in shapes.items()}
+    write_tensors(writer, stored, (random_bytes(rng, shape, ggml_type) for shape, ggml_type in stored.values()))
+
+
+def write_tensors(
+    writer: gguf.GGUFWriter,
+    stored: Mapping[str, tuple[tuple[int, ...], gguf.GGMLQuantizationType]],
+    data: Iterable[npt.NDArray[np.uint8]],
+) -> None:
+    """Writes the header, then the bytes of one tensor after the other, and closes. `stored`: shapes and types."""
+    for name, (shape, ggml_type) in stored.items():
+        rows = gguf.quant_shape_to_byte_shape(shape, ggml_type)
+        writer.add_tensor_info(name, rows, np.dtype(np.uint8), math.prod(rows), raw_dtype=ggml_type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    rng = np.random.default_rng(seed)
-    for name, ggml_type in types.items():
-        writer.write_tensor_data(random_bytes(rng, shapes[name], ggml_type))
+    for each in data:
+        writer.write_tensor_data(each)
     writer.close()
 
 
@@ -99,16 +109,11 @@ def type_of(name: str, shape: tuple[int, ...], form: str) -> gguf.GGMLQuantizati
     return BF16 if name in (EMBEDDING, HEAD) and form != "Q8_0" else gguf.GGMLQuantizationType[form]
 
 
-def row_bytes(shape: tuple[int, ...], ggml_type: gguf.GGMLQuantizationType) -> int:
-    per_block, block_bytes = gguf.GGML_QUANT_SIZES[ggml_type]
-    return shape[-1] // per_block * block_bytes
-
-
 def random_bytes(
     rng: np.random.Generator, shape: tuple[int, ...], ggml_type: gguf.GGMLQuantizationType
 ) -> npt.NDArray[np.uint8]:
     """[..., bytes a row]: random bits of a weight in every block, with scales that give `SPREAD`; norms are ones."""
-    rows = (*shape[:-1], row_bytes(shape, ggml_type))
+    rows = gguf.quant_shape_to_byte_shape(shape, ggml_type)
     if ggml_type == F32:
         return np.ones(shape, dtype=np.float32).view(np.uint8)
     if ggml_type == BF16:

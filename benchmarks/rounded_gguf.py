@@ -18,12 +18,13 @@ import numpy.typing as npt
 import torch
 from gguf.constants import Keys
 from gguf.quants import dequantize, quantize
+from made_up_gguf import write_tensors
+
+from firsttoken.kernels.quant_round import round_weight
 
 FP8_BLOCKS = "FP8_BLOCKS"
 FORMS = ("Q4_0", "Q4_1", "Q8_0", FP8_BLOCKS)
 BLOCK = 128
-E4M3_MAX = 448.0
-Matrix = npt.NDArray[np.float32]
 _WRITERS_OWN = ("GGUF.", Keys.General.ARCHITECTURE)  # fields that the writer adds by itself
 
 
@@ -45,21 +46,10 @@ def write(source: Path, out: Path, form: str) -> None:
     for field in reader.fields.values():
         if not field.name.startswith(_WRITERS_OWN):
             copy_field(writer, field)
-    for tensor in reader.tensors:
-        kind = stored_type(tensor, form)
-        shape = gguf.quant_shape_to_byte_shape(tuple(int(size) for size in reversed(tensor.shape)), kind)
-        writer.add_tensor_info(tensor.name, shape, np.dtype(np.uint8), int(np.prod(shape)), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    for tensor in reader.tensors:
-        if is_rounded(tensor):
-            weight = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
-            stored = fp8_in_blocks(weight) if form == FP8_BLOCKS else quantize(weight, stored_type(tensor, form))
-        else:
-            stored = np.ascontiguousarray(tensor.data)
-        writer.write_tensor_data(stored.view(np.uint8))
-    writer.close()
+    stored = {
+        tensor.name: (tuple(map(int, reversed(tensor.shape))), stored_type(tensor, form)) for tensor in reader.tensors
+    }
+    write_tensors(writer, stored, (stored_bytes(tensor, form) for tensor in reader.tensors))
 
 
 def is_rounded(tensor: Any) -> bool:
@@ -73,21 +63,19 @@ def stored_type(tensor: Any, form: str) -> gguf.GGMLQuantizationType:
     return gguf.GGMLQuantizationType["F32" if form == FP8_BLOCKS else form]
 
 
+def stored_bytes(tensor: Any, form: str) -> npt.NDArray[np.uint8]:
+    if not is_rounded(tensor):
+        return np.ascontiguousarray(tensor.data).view(np.uint8)
+    weight = dequantize(tensor.data, tensor.tensor_type)
+    if form != FP8_BLOCKS:
+        return quantize(weight, stored_type(tensor, form)).view(np.uint8)
+    rounded = round_weight(torch.from_numpy(weight), "fp8", group=BLOCK, rows=BLOCK)
+    return rounded.dequantize().numpy().view(np.uint8)
+
+
 def copy_field(writer: gguf.GGUFWriter, field: Any) -> None:
     kind, sub = field.types[0], field.types[-1] if len(field.types) > 1 else None
     writer.add_key_value(field.name, field.contents(), kind, sub_type=sub)
-
-
-def fp8_in_blocks(weight: Matrix) -> Matrix:
-    """[n, k] -> the same, rounded as Qwen's FP8 checkpoints are: each block's largest number becomes E4M3's."""
-    n, k = weight.shape
-    rows, columns = -(-n // BLOCK), -(-k // BLOCK)
-    padded = torch.zeros(rows * BLOCK, columns * BLOCK)
-    padded[:n, :k] = torch.from_numpy(weight)
-    blocks = padded.view(rows, BLOCK, columns, BLOCK)
-    scale = blocks.abs().amax(dim=(1, 3), keepdim=True).clamp(min=1e-12) / E4M3_MAX  # [rows, 1, columns, 1]
-    rounded = (blocks / scale).to(torch.float8_e4m3fn).float() * scale
-    return np.ascontiguousarray(rounded.view_as(padded)[:n, :k].numpy())
 
 
 if __name__ == "__main__":

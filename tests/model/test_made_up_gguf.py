@@ -14,6 +14,7 @@ from firsttoken.model.config import load_config
 from firsttoken.model.gguf import GGUFWeights
 from firsttoken.model.tensor_names import EMBEDDING
 from firsttoken.model.vocabulary import token_id_limit
+from firsttoken.model.weights import dense
 from tests.builders import tiny_model_folder
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "made_up_gguf.py"
@@ -28,15 +29,14 @@ def test_a_made_up_file_is_the_folders_model_in_the_form(
 ) -> None:
     folder, file = tiny_model_folder(tmp_path / "model"), tmp_path / "made-up.gguf"
     subprocess.run([sys.executable, str(SCRIPT), str(folder), str(file), "--form", form], check=True, timeout=120)
-    dense, made = load_config(folder), load_config(file)
+    given, made = load_config(folder), load_config(file)
     assert (made.kept_kinds, made.kept_head) == (((kind,) * 4,), head)
     same = ("bos_token_id", "eos_token_ids", "dtype", "default_sampling", "kept_bytes", "kept_kinds", "kept_head")
-    assert replace(made, **{name: getattr(dense, name) for name in same}) == dense
+    assert replace(made, **{name: getattr(given, name) for name in same}) == given
     assert token_id_limit(file) == token_id_limit(folder)
     weights = GGUFWeights(file, made)  # checks every name and shape
     for name in (EMBEDDING, "model.layers.0.mlp.down_proj.weight"):
-        raw = weights.take(name)
-        values = raw.dequantize() if raw.tensor is None else raw.tensor.float()
+        values = dense(weights.take(name)).float()
         assert float(values.std()) == pytest.approx(0.02, rel=0.1)
         assert abs(float(values.mean())) < 0.005
     assert torch.equal(weights.take("model.norm.weight").tensor, torch.ones(made.hidden_size))  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from gguf import GGUFReader
 from firsttoken.model.config import ModelConfig, load_config
 from firsttoken.model.gguf import GGUFWeights
 from firsttoken.model.tensor_names import expected_tensors
+from firsttoken.model.weights import dense
 from tests.builders import tiny_model_folder
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -25,8 +26,7 @@ def _run(script: str, *arguments: object) -> None:
 
 def _numbers(file: Path, config: ModelConfig) -> dict[str, torch.Tensor]:
     weights = GGUFWeights(file, config)
-    taken = {name: weights.take(name) for name in expected_tensors(config)}
-    return {name: raw.dequantize() if raw.tensor is None else raw.tensor.float() for name, raw in taken.items()}
+    return {name: dense(weights.take(name)).float() for name in expected_tensors(config)}
 
 
 @pytest.fixture(scope="module")
