@@ -28,7 +28,7 @@ from firsttoken.kernels.gpu.launch_table import launching_by, table_for
 from firsttoken.kernels.gpu.measured_product import operands
 from firsttoken.kernels.gpu.ops import picked
 from firsttoken.kernels.gpu.pair_product import pair_rows
-from firsttoken.kernels.gpu.quant_product import fp8_product, has_fp8_product, widened
+from firsttoken.kernels.gpu.quant_product import fp8_product, fp8_rows, has_fp8_product, widened
 from firsttoken.kernels.gpu.search import ERROR_BOUND, FP8_ERROR_BOUND
 
 HOPPER = CardFacts(name="NVIDIA H200", capability=(9, 0), processors=132, shared_bytes=227 * 1024)
@@ -280,6 +280,36 @@ def test_a_row_in_fp8_does_not_depend_on_its_neighbours() -> None:
     loud = x.clone()
     loud[1:] *= 100
     assert torch.equal(fp8_product(x, weight)[0], fp8_product(loud, weight)[0])
+
+
+@pytest.mark.parametrize("group", [0, 128])
+def test_rows_are_rounded_to_fp8_with_a_scale_for_each_group(group: int) -> None:
+    x = random(5, 640)
+    x[3] *= 100
+    norm = Norm((torch.rand(640, device=DEVICE) + 0.5).to(DTYPE), 1e-6)
+    for given in (None, norm):
+        rows, scales = fp8_rows(x, given, group=group, padded=8)
+        exact = x.double() if given is None else reference.rms_norm(x.double(), Norm(norm.weight.double(), norm.eps))
+        wide = exact.view(5, -1, group or 640)
+        assert scales.shape == (8, wide.shape[1])
+        assert scales.stride()[0] == 1  # as the library wants them
+        torch.testing.assert_close(scales[:5].double(), wide.abs().amax(2) / 448.0, rtol=2e-2, atol=0.0)
+        found = rows[:5].float().double().view(wide.shape) * scales[:5, :, None].double()
+        assert relative_error(found, wide) < FP8_BOUND
+
+
+def test_a_product_in_fp8_takes_blocks_where_the_library_has_them() -> None:
+    if DEVICE == "cpu" or torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("the library multiplies FP8 in blocks on compute capability 9.0 alone")
+    for rows, bias in ((1, False), (5, True), (64, False), (131, False)):  # some that four does not divide
+        x, weight = random(rows, 2560), weight_of("fp8-128x128", 384, 2560, bias=bias)
+        assert has_fp8_product(x, weight)
+        norm = Norm((torch.rand(2560, device=DEVICE) + 0.5).to(DTYPE), 1e-6)
+        wide = _wide(weight)
+        assert relative_error(fp8_product(x, weight), reference.linear(x.double(), wide)) < FP8_BOUND
+        expected = reference.norm_linear(x.double(), Norm(norm.weight.double(), norm.eps), wide)
+        assert relative_error(fp8_product(x, weight, norm), expected) < FP8_BOUND
+    assert not has_fp8_product(x, weight_of("fp8-128x128", 384, 2560 + 128))  # 21 blocks: it would read others' scales
 
 
 @pytest.mark.parametrize("kind", ["fp8-row", "int4-128-points", "int8-128"])

@@ -57,21 +57,26 @@ def widen_kernel(
 def fp8_rows_kernel(
     x,  # [M, K]
     norm_weight,  # [K]
-    out,  # [M, K] E4M3
-    scales,  # [M] float32
+    out,  # [M and more, K] E4M3
+    scales,  # [groups, M and more] float32
     eps,
+    stride,  # of a group's scales
     K: tl.constexpr,
     BK: tl.constexpr,  # the power of two from K up
+    GROUP: tl.constexpr,  # inputs that share a scale: a power of two; BK is a whole row
     NORM: tl.constexpr,
     MAX: tl.constexpr,
 ):
-    """Rounds rows to FP8 with a scale each; RMSNorm before it."""
+    """Rounds rows to FP8 with a scale for each group of a row; RMSNorm before it."""
     row = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BK)
     v = tl.load(x + row * K + k, mask=k < K, other=0.0).to(tl.float32)
     if NORM:
         weight = tl.load(norm_weight + k, mask=k < K, other=0.0).to(tl.float32)
         v = v * tl.rsqrt(tl.sum(v * v, axis=0) / K + eps) * weight
-    scale = tl.maximum(tl.max(tl.abs(v), axis=0), 1e-12) / MAX
-    tl.store(out + row * K + k, (v / scale).to(out.dtype.element_ty), mask=k < K)
-    tl.store(scales + row, scale)
+    v = tl.reshape(v, (BK // GROUP, GROUP))
+    scale = tl.maximum(tl.max(tl.abs(v), axis=1), 1e-12) / MAX
+    rounded = tl.reshape((v / scale[:, None]).to(out.dtype.element_ty), (BK,))
+    tl.store(out + row * K + k, rounded, mask=k < K)
+    group = tl.arange(0, BK // GROUP)
+    tl.store(scales + group * stride + row, scale, mask=group * GROUP < K)
