@@ -154,6 +154,16 @@ def picked(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
     return launch
 
 
+SCALED: bool | None = None  # for measuring
+
+
+def scales_in_tile(weight: QuantLinear, rows: int, bk: int) -> bool:
+    """Whether `quant_dot` puts scales into its weights: an instruction a weight, where sums take three for each row."""
+    if weight.form == "fp8" or weight.group >= weight.in_features:
+        return False
+    return 3 * rows > bk if SCALED is None else SCALED
+
+
 def arrange(
     launch: Product,
     x: Tensor,
@@ -208,7 +218,8 @@ def arrange(
             options |= {"BY": 0 if not by_asm else 2 if native else 1}
             return Call(quant_matvec_kernel, (tiles,), (x, *weights, *others, eps), options)
         padded = quant_tile_rows(rows)
-        options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm}
+        scaled = scales_in_tile(weight, padded, launch.bk)
+        options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm, "SCALED": scaled}
     elif launch.form == "matvec":
         return Call(matvec_kernel, (tiles,), (x, *weights, *others, eps), options | {"M": rows, "AHEAD": launch.ahead})
     else:

@@ -64,6 +64,34 @@ _ONES = """{
     mov.b32 $0, 0x3f803f80;
     mov.b32 $1, 0x3f803f80;
 }"""
+
+
+def _with_scale(code: str, taken: tuple[str, str], added: tuple[str, str] = ("none", "none")) -> str:
+    """Bytes as `code` makes them, less what is `taken` off (exactly), times a scale ($3 and $4), and what is `added`."""
+    body = code.rstrip("}").replace("$0", "p").replace("$1", "q")
+    body = body.replace("{", "{\n    .reg .b32 p, q, same, none, down, far_down;", 1)
+    return f"""{body}
+    mov.b32 same, 0x3f803f80;
+    mov.b32 none, 0x80008000;
+    mov.b32 down, 0xc300c300;
+    mov.b32 far_down, 0xc308c308;
+    fma.rn.bf16x2 p, p, same, {taken[0]};
+    fma.rn.bf16x2 q, q, same, {taken[1]};
+    fma.rn.bf16x2 $0, p, $3, {added[0]};
+    fma.rn.bf16x2 $1, q, $4, {added[1]};
+}}"""
+
+
+_GIVEN = ("$5", "$6")
+_SCALED = {  # by form, high halves and kind of zero
+    (form, high, zero): _with_scale(code, *how)
+    for form, high, code, middle, bias in (
+        (1, False, _LOW4, "far_down", "down"),
+        (1, True, _HIGH4, "far_down", "down"),
+        (2, False, _INT8.replace("down", "low_down"), "down", "none"),
+    )
+    for zero, how in enumerate((((middle,) * 2,), (_GIVEN,), ((bias,) * 2, _GIVEN)))
+}
 # From here on a word of four bytes becomes four float32
 _LOW4_WIDE = """{
     .reg .b32 t, top;
@@ -179,6 +207,47 @@ def values(tile, HIGH: tl.constexpr, FORM: tl.constexpr, ASM: tl.constexpr, DTYP
         if FORM == 1:
             whole = (whole >> 4) if HIGH else (whole & 15)
         return whole.to(tl.float32).to(DTYPE)
+
+
+@triton.constexpr_function
+def _scaled_code(form, high, zero):
+    return _SCALED[form, high, zero]
+
+
+@triton.jit
+def scaled(
+    tile,  # [BN, COUNT] bytes of integers
+    scale,  # [BN]
+    zero,  # [BN]
+    HIGH: tl.constexpr,
+    FORM: tl.constexpr,
+    ZERO: tl.constexpr,
+    ASM: tl.constexpr,
+    DTYPE: tl.constexpr,
+):
+    """The weights that a tile of bytes stands for, rounded to DTYPE; of 4 bits the low or the high halves."""
+    if ASM:
+        code: tl.constexpr = _scaled_code(FORM, HIGH, ZERO)
+        s = tl.broadcast_to(scale.to(tl.bfloat16)[:, None], tile.shape)
+        if ZERO == 0:
+            return tl.inline_asm_elementwise(
+                code, "=&r,=&r,r,r,r", [tile, s], dtype=tl.bfloat16, is_pure=True, pack=4
+            )
+        else:
+            z = zero.to(tl.float32)
+            if ZERO == 1:  # whole numbers up to 255: exact
+                z = -(z + added(FORM, ZERO, ASM))
+            z = tl.broadcast_to(z.to(tl.bfloat16)[:, None], tile.shape)
+            return tl.inline_asm_elementwise(
+                code, "=&r,=&r,r,r,r,r,r", [tile, s, z], dtype=tl.bfloat16, is_pure=True, pack=4
+            )
+    else:
+        v = values(tile, HIGH, FORM, False, tl.float32) - added(FORM, ZERO, False)
+        z = zero.to(tl.float32)[:, None]
+        if ZERO == 1:
+            v -= z
+        v *= scale.to(tl.float32)[:, None]
+        return (v + z).to(DTYPE) if ZERO == 2 else v.to(DTYPE)
 
 
 @triton.jit

@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from firsttoken.kernels.gpu.finish_tile import finish_tile
-from firsttoken.kernels.gpu.packed import HALF, added, inputs, ones, unit, values, values_a_byte
+from firsttoken.kernels.gpu.packed import HALF, added, inputs, ones, scaled, unit, values, values_a_byte
 from firsttoken.kernels.gpu.prefetch import prefetch_rows
 from firsttoken.kernels.gpu.split_k import add_parts, is_last, leave_part
 
@@ -62,6 +62,27 @@ def _products(
     if FORM == 1:  # a sum of its own: each product of the matrix units waits for the one that it is added to
         none = tl.zeros_like(acc)
         acc += tl.dot(values(tile, True, FORM, ASM, low.dtype), high, none, input_precision="ieee")
+    return acc
+
+
+@triton.jit
+def _scaled_products(
+    acc,  # [BN, BM]
+    tile,
+    scale,  # [BN]
+    zero,  # [BN]
+    low,
+    high,
+    FORM: tl.constexpr,
+    ZERO: tl.constexpr,
+    ASM: tl.constexpr,
+):
+    """A tile's weights, rounded to the activations' type, times the activations, added up."""
+    acc = tl.dot(scaled(tile, scale, zero, False, FORM, ZERO, ASM, low.dtype), low, acc, input_precision="ieee")
+    if FORM == 1:
+        none = tl.zeros_like(acc)
+        weights = scaled(tile, scale, zero, True, FORM, ZERO, ASM, low.dtype)
+        acc += tl.dot(weights, high, none, input_precision="ieee")
     return acc
 
 
@@ -113,6 +134,7 @@ def quant_dot_kernel(
     ROWS: tl.constexpr,
     ZERO: tl.constexpr,
     ASM: tl.constexpr,
+    SCALED: tl.constexpr,  # groups' scales and zeros meet the weights, in the tile, instead of the sums
 ):
     if PDL:
         gdc_launch_dependents()
@@ -168,17 +190,21 @@ def quant_dot_kernel(
         k = inputs(k0, COUNT, FORM)
         low = _activations(x, norm_weight, k, m, m_mask, K, NORM and not FOLDED)
         high = _activations(x, norm_weight, k + HALF, m, m_mask, K, NORM and not FOLDED) if FORM == 1 else low
-        if FORM != 3:  # the activations' sums, by the matrix units too: in the products' layout, for each output row
+        if FORM != 3 and not SCALED:  # the activations' sums, by the matrix units too: in the products' layout, for each output row
             total = tl.dot(ones(tile, ASM, low.dtype), low, none if GROUPED else total, input_precision="ieee")
             if FORM == 1:
                 total = tl.dot(ones(tile, ASM, low.dtype), high, total, input_precision="ieee")
-        if GROUPED:
+        if SCALED:
+            acc = _scaled_products(acc, tile, s, z, low, high, FORM, ZERO, ASM)
+        elif GROUPED:
             acc += _scaled(_products(none, tile, low, high, FORM, ASM), total, s, z, FORM, ZERO, ASM)
         else:
             acc = _products(acc, tile, low, high, FORM, ASM)
         if SWIGLU:
             up = tl.load(w + N * KB + at + k0, mask=n_mask[:, None], other=0, eviction_policy="evict_first")
-            if GROUPED:
+            if SCALED:
+                acc_up = _scaled_products(acc_up, up, s_up, z_up, low, high, FORM, ZERO, ASM)
+            elif GROUPED:
                 acc_up += _scaled(_products(none, up, low, high, FORM, ASM), total, s_up, z_up, FORM, ZERO, ASM)
             else:
                 acc_up = _products(acc_up, up, low, high, FORM, ASM)
