@@ -21,7 +21,7 @@ from firsttoken.kernels.gpu.chunk_attention import chunk_attention_kernel
 from firsttoken.kernels.gpu.draw import best_of_slices_kernel, draw_kernel
 from firsttoken.kernels.gpu.e4m3 import BY_CODE, NATIVE, PLAIN
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
-from firsttoken.kernels.gpu.launch import Op, default_product, fitting_row_tile
+from firsttoken.kernels.gpu.launch import Op, default_product, fitting_row_tile, scales_in_tile
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.pair_rows import pair_rows_kernel
 from firsttoken.kernels.gpu.prepare import prepare_rows_kernel
@@ -42,6 +42,9 @@ SCALARS = {"eps": "fp32", "scale": "fp32"}
 QUANTISED = {
     "fp8-128x128": {"FORM": 3, "GROUP": 128, "ROWS": 128, "ZERO": 0},
     "int4-128-points": {"FORM": 1, "GROUP": 128, "ROWS": 1, "ZERO": 1},
+    "int4-32": {"FORM": 1, "GROUP": 32, "ROWS": 1, "ZERO": 0},
+    "int4-32-offsets": {"FORM": 1, "GROUP": 32, "ROWS": 1, "ZERO": 2},
+    "int8-32": {"FORM": 2, "GROUP": 32, "ROWS": 1, "ZERO": 0},
 }
 HALF = dict.fromkeys(("x", "norm_weight", "bias", "residual", "out"), "*fp16")  # activations in float16
 NUMBERS = {
@@ -131,6 +134,7 @@ def main(capability: int, shared_kib: int) -> None:
             print("quant_matvec", f"{kind}-half", half)
             continue
         flags |= {"BM": max(8, rows), "RM": rows, "SPLITS": 1, "STAGES": launch.stages, "PREFETCH": 0, "ASM": True}
+        flags["SCALED"] = scales_in_tile(kind, launch.k, rows, launch.bk)
         types = {"w": "*u8", "scale": "*fp32" if kind[0] == "f" else "*fp16", "zero": "*u8"}
         print("quant_dot", f"{kind}-{rows}", build(quant_dot_kernel, target, launch.warps, flags, **types))
         half = build(quant_dot_kernel, target, launch.warps, flags | {"ASM": False}, **types | HALF)
@@ -141,7 +145,7 @@ def main(capability: int, shared_kib: int) -> None:
         built = build(quant_dot_kernel, target, down.warps, flags | split, **types)
         print("quant_dot", f"{kind}-{rows}-in-{down.splits}", built)
         if capability >= 89:  # whose matrix units multiply FP8
-            for name in ("FOLDED", "NORM", "RM"):
+            for name in ("FOLDED", "NORM", "RM", "SCALED"):
                 del flags[name]
             flags |= {"BN": 64, "BK": 128, "STAGES": 3}
             types |= {"pairs": "*fp8e4nv", "w": "*fp8e4nv" if kind[0] == "f" else "*u8"}
@@ -150,7 +154,7 @@ def main(capability: int, shared_kib: int) -> None:
     widen = {"K": 2560, "BN": 16, "COUNT": 256} | QUANTISED["int4-128-points"]
     print("widen", "int4", build(widen_kernel, target, 4, widen, **types))
     if capability >= 89:
-        rows_in_fp8 = {"K": 9728, "BK": 16384, "NORM": True, "MAX": 448.0}
+        rows_in_fp8 = {"K": 9728, "BK": 16384, "GROUP": 128, "NORM": True, "MAX": 448.0}
         types = {"out": "*fp8e4nv", "scales": "*fp32"}
         print("fp8_rows", "-", build(fp8_rows_kernel, target, 8, rows_in_fp8, **types))
         pairs = {"K": 9728, "BK": 16384, "NORM": True, "FOLDED": False, "SUMS": 128, "PDL": pdl}

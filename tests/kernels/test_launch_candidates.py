@@ -85,9 +85,12 @@ def test_every_candidate_of_a_quantised_weight_can_run_and_is_named_once(job: Jo
     assert {product.weight for product in found} == {job.weight}
 
 
-def test_tiles_of_a_quantised_weight_divide_its_groups() -> None:
-    dots = [product for product in candidates(replace(INT4, rows=8), H200) if product.form == "dot"]
-    assert {product.bk for product in dots} == {32, 64, 128}
+def test_tiles_of_a_quantised_weight_divide_its_groups_or_hold_several() -> None:
+    found = candidates(replace(INT4, rows=8), H200)
+    assert {product.bk for product in found if product.form == "dot"} == {32, 64, 128, 256}
+    assert {product.bk for product in found if product.form == "pairs"} == {64, 128}
+    in_fp8 = candidates(replace(FP8, rows=8, weight="fp8-128x128"), H200)
+    assert {product.bk for product in in_fp8} == {32, 64, 128}
     assert candidates(replace(INT4, rows=65), H200) == []
 
 

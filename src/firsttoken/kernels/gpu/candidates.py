@@ -119,8 +119,10 @@ def _why_not_quantised(p: Product) -> str | None:
         )
     if p.bn < 16 * p.warps or not 1 <= p.stages <= 8:
         return "dot and pairs of a quantised weight have 16 output features a warp and more, and 1 to 8 stages"
-    if p.splits < 1 or p.bk < 32 or group_of(p.weight, p.k) % p.bk or p.k % (p.splits * p.bk):
-        return "bk is 32 and more, and divides a weight's groups and a part of k"
+    group = group_of(p.weight, p.k)
+    several = p.form == "dot" and p.bk % group == 0 and not p.weight.startswith("fp8")
+    if p.splits < 1 or p.bk < 32 or (group % p.bk and not several) or p.k % (p.splits * p.bk):
+        return "bk is 32 and more, divides a part of k and a weight's groups, or of integers in dot holds several"
     row = p.k * _bits(p.weight) // 8 // p.splits
     if p.prefetch and (p.prefetch < 128 or not _power_of_two(p.prefetch) or p.prefetch > row):
         return "prefetch is 0, or a power of two from 128 bytes up that a part of k holds"

@@ -93,7 +93,9 @@ def _quantised(op: Op, n: int, k: int, rows: int, weight: str, fixed: bool) -> P
         bk = 1024 if weight.startswith("int4") else 512  # a warp reads 512 bytes of a row at a time
         return Product(op=op, n=n, k=k, rows=1, form="matvec", bn=4, bk=bk, warps=1, ahead=0, weight=weight)
     most = _QUANT_DOT_ROWS_LARGE if n > _LARGE_N else QUANT_DOT_ROWS
-    bk = next((bk for bk in (128, 64, 32) if k % bk == 0 and group_of(weight, k) % bk == 0), 0)
+    group = group_of(weight, k)
+    several = not weight.startswith("fp8")  # groups that a tile may have
+    bk = next((bk for bk in (128, 64, 32) if k % bk == 0 and (group % bk == 0 or several and bk % group == 0)), 0)
     if rows > most or not bk:
         return Product(op=op, n=n, k=k, rows=rows, form="library", weight=weight)
     tile: dict[str, int] = {"bn": 64, "warps": 4, "stages": 3}
@@ -108,6 +110,17 @@ def _quantised(op: Op, n: int, k: int, rows: int, weight: str, fixed: bool) -> P
 def quant_tile_rows(rows: int) -> int:
     """Rows that a program of `quant_dot` or `quant_pairs` multiplies at once: a power of two, 8 to 64."""
     return min(max(8, 1 << (rows - 1).bit_length()), 64)
+
+
+def scales_in_tile(weight: str, k: int, rows: int, bk: int) -> bool:
+    """Whether `quant_dot` multiplies groups' scales into its weights, which then are rounded, or into the sums.
+
+    The first takes an instruction a weight, the second some three for each row and group. E4M3 has its scales at the sums.
+    """
+    group = group_of(weight, k)
+    if weight.startswith("fp8") or group >= k:
+        return False
+    return bk > group or 3 * quant_tile_rows(rows) > bk
 
 
 def group_of(weight: str, k: int) -> int:

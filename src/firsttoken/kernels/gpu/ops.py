@@ -12,7 +12,7 @@ from torch import Tensor
 from firsttoken.kernels.gpu.call import Call, dependent, overlap, run_kernel
 from firsttoken.kernels.gpu.card_facts import facts_of
 from firsttoken.kernels.gpu.elementwise import embedding_kernel, rms_norm_kernel, swiglu_kernel
-from firsttoken.kernels.gpu.launch import DENSE, Op, Product, default_product, quant_tile_rows
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, default_product, quant_tile_rows, scales_in_tile
 from firsttoken.kernels.gpu.launch_table import pick
 from firsttoken.kernels.gpu.matvec import matvec_kernel
 from firsttoken.kernels.gpu.pair_product import pair_product
@@ -154,16 +154,6 @@ def picked(x: Tensor, op: Op, n: int, weight: GpuLinear) -> Product:
     return launch
 
 
-SCALED: bool | None = None  # for measuring
-
-
-def scales_in_tile(weight: QuantLinear, rows: int, bk: int) -> bool:
-    """Whether `quant_dot` puts scales into its weights: an instruction a weight, where sums take three for each row."""
-    if weight.form == "fp8" or weight.group >= weight.in_features:
-        return False
-    return 3 * rows > bk if SCALED is None else SCALED
-
-
 def arrange(
     launch: Product,
     x: Tensor,
@@ -218,7 +208,7 @@ def arrange(
             options |= {"BY": 0 if not by_asm else 2 if native else 1}
             return Call(quant_matvec_kernel, (tiles,), (x, *weights, *others, eps), options)
         padded = quant_tile_rows(rows)
-        scaled = scales_in_tile(weight, padded, launch.bk)
+        scaled = scales_in_tile(weight.kind, launch.k, rows, launch.bk)
         options |= {"RM": min(triton.next_power_of_2(rows), padded), "ASM": by_asm, "SCALED": scaled}
     elif launch.form == "matvec":
         return Call(matvec_kernel, (tiles,), (x, *weights, *others, eps), options | {"M": rows, "AHEAD": launch.ahead})

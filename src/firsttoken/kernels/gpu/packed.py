@@ -209,6 +209,15 @@ def values(tile, HIGH: tl.constexpr, FORM: tl.constexpr, ASM: tl.constexpr, DTYP
         return whole.to(tl.float32).to(DTYPE)
 
 
+@triton.jit
+def spread(grid, tile):
+    """[BN, G] -> [BN, COUNT]: one number for each of a group's bytes."""
+    BN: tl.constexpr = tile.shape[0]
+    G: tl.constexpr = grid.shape[1]
+    EACH: tl.constexpr = tile.shape[1] // G
+    return tl.reshape(tl.broadcast_to(grid[:, :, None], (BN, G, EACH)), (BN, G * EACH))
+
+
 @triton.constexpr_function
 def _scaled_code(form, high, zero):
     return _SCALED[form, high, zero]
@@ -217,8 +226,8 @@ def _scaled_code(form, high, zero):
 @triton.jit
 def scaled(
     tile,  # [BN, COUNT] bytes of integers
-    scale,  # [BN]
-    zero,  # [BN]
+    scale,  # [BN, G] of as many groups as the tile has
+    zero,  # [BN, G]
     HIGH: tl.constexpr,
     FORM: tl.constexpr,
     ZERO: tl.constexpr,
@@ -228,25 +237,23 @@ def scaled(
     """The weights that a tile of bytes stands for, rounded to DTYPE; of 4 bits the low or the high halves."""
     if ASM:
         code: tl.constexpr = _scaled_code(FORM, HIGH, ZERO)
-        s = tl.broadcast_to(scale.to(tl.bfloat16)[:, None], tile.shape)
+        s = spread(scale.to(tl.bfloat16), tile)
         if ZERO == 0:
-            return tl.inline_asm_elementwise(
-                code, "=&r,=&r,r,r,r", [tile, s], dtype=tl.bfloat16, is_pure=True, pack=4
-            )
+            return tl.inline_asm_elementwise(code, "=&r,=&r,r,r,r", [tile, s], dtype=tl.bfloat16, is_pure=True, pack=4)
         else:
             z = zero.to(tl.float32)
             if ZERO == 1:  # whole numbers up to 255: exact
                 z = -(z + added(FORM, ZERO, ASM))
-            z = tl.broadcast_to(z.to(tl.bfloat16)[:, None], tile.shape)
+            z = spread(z.to(tl.bfloat16), tile)
             return tl.inline_asm_elementwise(
                 code, "=&r,=&r,r,r,r,r,r", [tile, s, z], dtype=tl.bfloat16, is_pure=True, pack=4
             )
     else:
         v = values(tile, HIGH, FORM, False, tl.float32) - added(FORM, ZERO, False)
-        z = zero.to(tl.float32)[:, None]
+        z = spread(zero.to(tl.float32), tile)
         if ZERO == 1:
             v -= z
-        v *= scale.to(tl.float32)[:, None]
+        v *= spread(scale.to(tl.float32), tile)
         return (v + z).to(DTYPE) if ZERO == 2 else v.to(DTYPE)
 
 

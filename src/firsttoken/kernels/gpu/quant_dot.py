@@ -29,6 +29,28 @@ def grid_of(grid, rows, rows_mask, k, K: tl.constexpr, GROUP: tl.constexpr, ROWS
 
 
 @triton.jit
+def _groups_of(
+    grid,
+    rows,
+    rows_mask,
+    k,
+    K: tl.constexpr,
+    GROUP: tl.constexpr,
+    ROWS: tl.constexpr,
+    BK: tl.constexpr,
+    SCALED: tl.constexpr,
+):
+    """The scales or zeros that BK inputs from k on need: [BN], or [BN, G] of all groups among them."""
+    if not SCALED:
+        return grid_of(grid, rows, rows_mask, k, K, GROUP, ROWS)
+    else:
+        GROUPS: tl.constexpr = (K + GROUP - 1) // GROUP
+        G: tl.constexpr = BK // GROUP if BK > GROUP else 1
+        at = rows[:, None] // ROWS * GROUPS + k // GROUP + tl.arange(0, G)[None, :]
+        return tl.load(grid + at, mask=rows_mask[:, None], other=0)
+
+
+@triton.jit
 def tile_of_turn(begin, turn, TURNS: tl.constexpr):
     """Which of a row's tiles is multiplied in a turn: programs begin at different ones.
 
@@ -69,8 +91,8 @@ def _products(
 def _scaled_products(
     acc,  # [BN, BM]
     tile,
-    scale,  # [BN]
-    zero,  # [BN]
+    scale,  # [BN, G]
+    zero,
     low,
     high,
     FORM: tl.constexpr,
@@ -154,12 +176,12 @@ def quant_dot_kernel(
     begin = tl.program_id(0) % TURNS
     first = part + begin * COUNT
     # Scales are asked for a turn ahead: they only meet a product's result, so nothing else would hide their way.
-    s1 = grid_of(scale, n, n_mask, first * PER, K, GROUP, ROWS)
-    z1 = grid_of(zero, n, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s1
+    s1 = _groups_of(scale, n, n_mask, first * PER, K, GROUP, ROWS, BK, SCALED)
+    z1 = _groups_of(zero, n, n_mask, first * PER, K, GROUP, ROWS, BK, SCALED) if ZERO > 0 else s1
     s_up1, z_up1 = s1, z1
     if SWIGLU:
-        s_up1 = grid_of(scale, n + N, n_mask, first * PER, K, GROUP, ROWS)
-        z_up1 = grid_of(zero, n + N, n_mask, first * PER, K, GROUP, ROWS) if ZERO > 0 else s_up1
+        s_up1 = _groups_of(scale, n + N, n_mask, first * PER, K, GROUP, ROWS, BK, SCALED)
+        z_up1 = _groups_of(zero, n + N, n_mask, first * PER, K, GROUP, ROWS, BK, SCALED) if ZERO > 0 else s_up1
     if PDL:
         if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
             prefetch_rows(w, n, tl.minimum(first, part + PART - PREFETCH), KB, PREFETCH)
@@ -177,11 +199,11 @@ def quant_dot_kernel(
         k0 = part + tile_of_turn(begin, turn, TURNS) * COUNT
         after = (part + tile_of_turn(begin, turn + 1, TURNS) * COUNT) * PER
         if GROUPED:
-            s1 = grid_of(scale, n, n_mask, after, K, GROUP, ROWS)
-            z1 = grid_of(zero, n, n_mask, after, K, GROUP, ROWS) if ZERO > 0 else s1
+            s1 = _groups_of(scale, n, n_mask, after, K, GROUP, ROWS, BK, SCALED)
+            z1 = _groups_of(zero, n, n_mask, after, K, GROUP, ROWS, BK, SCALED) if ZERO > 0 else s1
             if SWIGLU:
-                s_up1 = grid_of(scale, n + N, n_mask, after, K, GROUP, ROWS)
-                z_up1 = grid_of(zero, n + N, n_mask, after, K, GROUP, ROWS) if ZERO > 0 else s_up1
+                s_up1 = _groups_of(scale, n + N, n_mask, after, K, GROUP, ROWS, BK, SCALED)
+                z_up1 = _groups_of(zero, n + N, n_mask, after, K, GROUP, ROWS, BK, SCALED) if ZERO > 0 else s_up1
         if NORM:
             wide = plain.to(tl.float32)
             squares += wide * wide
@@ -190,7 +212,9 @@ def quant_dot_kernel(
         k = inputs(k0, COUNT, FORM)
         low = _activations(x, norm_weight, k, m, m_mask, K, NORM and not FOLDED)
         high = _activations(x, norm_weight, k + HALF, m, m_mask, K, NORM and not FOLDED) if FORM == 1 else low
-        if FORM != 3 and not SCALED:  # the activations' sums, by the matrix units too: in the products' layout, for each output row
+        if (
+            FORM != 3 and not SCALED
+        ):  # the activations' sums, by the matrix units too: in the products' layout, for each output row
             total = tl.dot(ones(tile, ASM, low.dtype), low, none if GROUPED else total, input_precision="ieee")
             if FORM == 1:
                 total = tl.dot(ones(tile, ASM, low.dtype), high, total, input_precision="ieee")

@@ -91,4 +91,4 @@ def fp8_rows(x: Tensor, norm: Norm | None, *, group: int, padded: int) -> tuple[
     given, eps = (x, 0.0) if norm is None else (norm.weight, norm.eps)
     options = {"K": k, "BK": width, "GROUP": group or width, "NORM": norm is not None, "MAX": _FP8_MAX}
     run_kernel(fp8_rows_kernel, (m,), x, given, rows, scales, eps, padded, **options, num_warps=8)
-    return rows, scales.t()
+    return rows, scales.t() if group else scales.view(-1, 1)
