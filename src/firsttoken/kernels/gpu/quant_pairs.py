@@ -59,25 +59,39 @@ def _weights(w, at, k0, n_mask, EVEN: tl.constexpr):
 
 
 @triton.jit
-def _scaled(
-    part,
-    total,
+def _of_group(grid, first, n, n_mask, k, K: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, ONE: tl.constexpr):
+    """Scales or zeros of input k's group for the tile's rows n, which begin at `first`: [BN, 1]; one where ONE."""
+    if ONE:
+        return tl.load(grid + first // ROWS * ((K + GROUP - 1) // GROUP) + k // GROUP).to(tl.float32)
+    else:
+        return grid_of(grid, n, n_mask, k, K, GROUP, ROWS).to(tl.float32)[:, None]
+
+
+@triton.jit
+def _group(
     scale,
     zero,
-    k,
+    first,
     n,
     n_mask,
+    k,
     K: tl.constexpr,
     GROUP: tl.constexpr,
     ROWS: tl.constexpr,
-    FORM: tl.constexpr,
     ZERO: tl.constexpr,
+    ONE: tl.constexpr,
 ):
-    """Products of input k's group with values -> products with the weight: [BN, 2 BM]."""
+    """Scales and zeros of the group of input k, as `_of_group` has them; without zeros the scales twice."""
+    s = _of_group(scale, first, n, n_mask, k, K, GROUP, ROWS, ONE)
+    return s, _of_group(zero, first, n, n_mask, k, K, GROUP, ROWS, ONE) if ZERO > 0 else s
+
+
+@triton.jit
+def _scaled(part, total, scale, zero, FORM: tl.constexpr, ZERO: tl.constexpr):
+    """Products of a group with values -> products with the weight: [BN, 2 BM]."""
     if FORM == 1:
-        z = 8.0 if ZERO == 0 else grid_of(zero, n, n_mask, k, K, GROUP, ROWS).to(tl.float32)[:, None]
-        part = part * 512.0 - total * z
-    return part * grid_of(scale, n, n_mask, k, K, GROUP, ROWS).to(tl.float32)[:, None]
+        part = part * 512.0 - total * (8.0 if ZERO == 0 else zero)
+    return part * scale
 
 
 @triton.jit
@@ -128,6 +142,7 @@ def quant_pairs_kernel(
     TURNS: tl.constexpr = PART // COUNT
     GROUPED: tl.constexpr = GROUP < K
     EVEN: tl.constexpr = N % BN == 0
+    ONE: tl.constexpr = ROWS % BN == 0 and N % ROWS == 0  # scale for a tile's rows: no layouts to change, and one load
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     n_mask = n < N
     first_row = tl.program_id(2) * BM
@@ -148,7 +163,16 @@ def quant_pairs_kernel(
     by = tl.load(powers + m, mask=m_mask, other=0.0)[None, :]
     acc = tl.zeros((BN, 2 * BM), dtype=tl.float32)
     acc_up = acc
+    first = tl.program_id(0) * BN
+    # Scales are asked for a turn ahead: they only meet a product's result, so nothing else would hide their way.
+    k1 = (part + begin * COUNT) * PER
+    s1, z1, s_up1, z_up1 = by, by, by, by
+    if GROUPED:
+        s1, z1 = _group(scale, zero, first, n, n_mask, k1, K, GROUP, ROWS, ZERO, ONE)
+        if SWIGLU:
+            s_up1, z_up1 = _group(scale, zero, first + N, n + N, n_mask, k1, K, GROUP, ROWS, ZERO, ONE)
     for turn in tl.range(0, TURNS, num_stages=STAGES):
+        s, z, s_up, z_up = s1, z1, s_up1, z_up1
         k0 = part + tile_of_turn(begin, turn, TURNS) * COUNT
         k = inputs(k0, COUNT, FORM)
         low = tl.load(pairs + p[None, :] * K + k[:, None])
@@ -158,15 +182,16 @@ def quant_pairs_kernel(
         total = 0.0
         if FORM == 1:
             total = tl.load(sums + p // 2 * (K // BK) + k0 * PER // BK, mask=p % 2 == 0, other=0.0)[None, :]
-        some = _product(tile, low, high, FORM, ASM)
         if GROUPED:
-            some = _scaled(some, total, scale, zero, k0 * PER, n, n_mask, K, GROUP, ROWS, FORM, ZERO)
-        acc += some
+            k1 = (part + tile_of_turn(begin, turn + 1, TURNS) * COUNT) * PER
+            s1, z1 = _group(scale, zero, first, n, n_mask, k1, K, GROUP, ROWS, ZERO, ONE)
+            if SWIGLU:
+                s_up1, z_up1 = _group(scale, zero, first + N, n + N, n_mask, k1, K, GROUP, ROWS, ZERO, ONE)
+        some = _product(tile, low, high, FORM, ASM)
+        acc += _scaled(some, total, s, z, FORM, ZERO) if GROUPED else some
         if SWIGLU:
             some = _product(up, low, high, FORM, ASM)
-            if GROUPED:
-                some = _scaled(some, total, scale, zero, k0 * PER, n + N, n_mask, K, GROUP, ROWS, FORM, ZERO)
-            acc_up += some
+            acc_up += _scaled(some, total, s_up, z_up, FORM, ZERO) if GROUPED else some
     acc = _whole(acc, BN, BM)
     acc_up = _whole(acc_up, BN, BM) if SWIGLU else acc
     if SPLITS > 1:
