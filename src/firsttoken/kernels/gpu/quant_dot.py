@@ -5,7 +5,9 @@ a [BN, BK] weight tile with a [BK, BM] activation tile. Bytes are put into place
 a weight, and meet all rows at once; one row alone is better served by `quant_fixed`.
 
 Scales and zeros of groups meet the sums of their group, those of rows the result: sum((u - z) x) is sum(u x) less z
-times the activations' sum. The norm's scale is one number a row of activations, taken on the way. A weight of few rows
+times the activations' sum. Where that takes more instructions than the weights (small groups, many rows), groups' scales
+and zeros meet the weights in the tile instead, which then are rounded to the activations' type; a tile may have several
+groups. The norm's scale is one number a row of activations, taken on the way. A weight of few rows
 is split along K, as in `rows_dot`.
 """
 
@@ -212,9 +214,8 @@ def quant_dot_kernel(
         k = inputs(k0, COUNT, FORM)
         low = _activations(x, norm_weight, k, m, m_mask, K, NORM and not FOLDED)
         high = _activations(x, norm_weight, k + HALF, m, m_mask, K, NORM and not FOLDED) if FORM == 1 else low
-        if (
-            FORM != 3 and not SCALED
-        ):  # the activations' sums, by the matrix units too: in the products' layout, for each output row
+        if FORM != 3 and not SCALED:
+            # The activations' sums, by the matrix units too: in the products' layout, for each output row
             total = tl.dot(ones(tile, ASM, low.dtype), low, none if GROUPED else total, input_precision="ieee")
             if FORM == 1:
                 total = tl.dot(ones(tile, ASM, low.dtype), high, total, input_precision="ieee")

@@ -18,6 +18,7 @@ from firsttoken.kernels.quant_linear import QuantLinear
 _FP8_MAX = 448.0  # of E4M3
 _BLOCK = 128  # rows and inputs of an FP8 weight's block
 _WIDEN_ROWS, _WIDEN_BYTES = 16, 256  # of the weight, a program
+_NARROW = 4096  # inputs of a row up to which half the threads round it no slower
 
 
 def form_constants(weight: QuantLinear) -> dict[str, int]:
@@ -90,5 +91,6 @@ def fp8_rows(x: Tensor, norm: Norm | None, *, group: int, padded: int) -> tuple[
     scales = torch.empty(k // group if group else 1, padded, dtype=torch.float32, device=x.device)
     given, eps = (x, 0.0) if norm is None else (norm.weight, norm.eps)
     options = {"K": k, "BK": width, "GROUP": group or width, "NORM": norm is not None, "MAX": _FP8_MAX}
-    run_kernel(fp8_rows_kernel, (m,), x, given, rows, scales, eps, padded, **options, num_warps=8)
+    warps = 4 if width <= _NARROW else 8
+    run_kernel(fp8_rows_kernel, (m,), x, given, rows, scales, eps, padded, **options, num_warps=warps)
     return rows, scales.t() if group else scales.view(-1, 1)
