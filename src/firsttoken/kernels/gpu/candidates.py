@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from firsttoken.kernels.gpu.launch import DENSE, Op, Product, group_of, quant_tile_rows
+from firsttoken.kernels.gpu.launch import DENSE, Op, Product, fits_groups, group_of, quant_tile_rows
 
 MATVEC_ROWS = 4  # the most rows that `matvec` is written for
 DOT_ROWS = range(2, 65)  # rows that `rows_dot` is tried for
@@ -119,9 +119,8 @@ def _why_not_quantised(p: Product) -> str | None:
         )
     if p.bn < 16 * p.warps or not 1 <= p.stages <= 8:
         return "dot and pairs of a quantised weight have 16 output features a warp and more, and 1 to 8 stages"
-    group = group_of(p.weight, p.k)
-    several = p.form == "dot" and p.bk % group == 0 and not p.weight.startswith("fp8")
-    if p.splits < 1 or p.bk < 32 or (group % p.bk and not several) or p.k % (p.splits * p.bk):
+    fits = fits_groups(p.weight, p.k, p.bk) if p.form == "dot" else group_of(p.weight, p.k) % p.bk == 0
+    if p.splits < 1 or p.bk < 32 or not fits or p.k % (p.splits * p.bk):
         return "bk is 32 and more, divides a part of k and a weight's groups, or of integers in dot holds several"
     row = p.k * _bits(p.weight) // 8 // p.splits
     if p.prefetch and (p.prefetch < 128 or not _power_of_two(p.prefetch) or p.prefetch > row):
@@ -188,13 +187,15 @@ def _quantised(job: Job, limits: Limits, held: int) -> Iterator[Product]:
             if enough and 4 <= words * held <= _QUANT_WORDS // ahead:
                 yield _of(job, "fixed", bn=bn, bk=bk, warps=warps, ahead=ahead)
         return
-    prefetches = (0, 256) if limits.dependent_launch else (0,)
     tiles: dict[str, tuple[tuple[int, ...], ...]] = {
         "dot": ((16, 32, 64, 128), (32, 64, 128, 256), (1, 2, 4), (3, 4, 6, 8))
     }
     if limits.fp8:
         tiles["pairs"] = ((64, 128), (64, 128, 256), (4, 8), (3, 4, 6))
     for form, ranges in tiles.items():
+        prefetches: tuple[int, ...] = (0,)
+        if limits.dependent_launch:
+            prefetches = (0, 256, 512, 1024) if form == "pairs" else (0, 256)
         for bn, bk, warps, stages in itertools.product(*ranges):
             stage = bk * (bn * held * bits // 8 + 2 * padded)
             registers = bn * padded * held / (32 * warps)  # pairs have, and may have, twice as many

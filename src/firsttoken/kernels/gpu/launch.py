@@ -93,9 +93,7 @@ def _quantised(op: Op, n: int, k: int, rows: int, weight: str, fixed: bool) -> P
         bk = 1024 if weight.startswith("int4") else 512  # a warp reads 512 bytes of a row at a time
         return Product(op=op, n=n, k=k, rows=1, form="matvec", bn=4, bk=bk, warps=1, ahead=0, weight=weight)
     most = _QUANT_DOT_ROWS_LARGE if n > _LARGE_N else QUANT_DOT_ROWS
-    group = group_of(weight, k)
-    several = not weight.startswith("fp8")  # groups that a tile may have
-    bk = next((bk for bk in (128, 64, 32) if k % bk == 0 and (group % bk == 0 or several and bk % group == 0)), 0)
+    bk = next((bk for bk in (128, 64, 32) if k % bk == 0 and fits_groups(weight, k, bk)), 0)
     if rows > most or not bk:
         return Product(op=op, n=n, k=k, rows=rows, form="library", weight=weight)
     tile: dict[str, int] = {"bn": 64, "warps": 4, "stages": 3}
@@ -112,10 +110,16 @@ def quant_tile_rows(rows: int) -> int:
     return min(max(8, 1 << (rows - 1).bit_length()), 64)
 
 
+def fits_groups(weight: str, k: int, bk: int) -> bool:
+    """Whether a tile of `quant_dot` with bk inputs is a part of a group, or of integers several whole ones."""
+    group = group_of(weight, k)
+    return group % bk == 0 or (bk % group == 0 and not weight.startswith("fp8"))
+
+
 def scales_in_tile(weight: str, k: int, rows: int, bk: int) -> bool:
     """Whether `quant_dot` multiplies groups' scales into its weights, which then are rounded, or into the sums.
 
-    The first takes an instruction a weight, the second some three for each row and group. E4M3 has its scales at the sums.
+    The first takes an instruction a weight, the second some three for each row and group. E4M3's meet the sums.
     """
     group = group_of(weight, k)
     if weight.startswith("fp8") or group >= k:

@@ -67,7 +67,7 @@ _ONES = """{
 
 
 def _with_scale(code: str, taken: tuple[str, str], added: tuple[str, str] = ("none", "none")) -> str:
-    """Bytes as `code` makes them, less what is `taken` off (exactly), times a scale ($3 and $4), and what is `added`."""
+    """Bytes as `code` makes them, less what is `taken` off (exactly), times a scale ($3, $4), and what is `added`."""
     body = code.rstrip("}").replace("$0", "p").replace("$1", "q")
     body = body.replace("{", "{\n    .reg .b32 p, q, same, none, down, far_down;", 1)
     return f"""{body}

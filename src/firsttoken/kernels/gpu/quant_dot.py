@@ -5,10 +5,10 @@ a [BN, BK] weight tile with a [BK, BM] activation tile. Bytes are put into place
 a weight, and meet all rows at once; one row alone is better served by `quant_fixed`.
 
 Scales and zeros of groups meet the sums of their group, those of rows the result: sum((u - z) x) is sum(u x) less z
-times the activations' sum. Where that takes more instructions than the weights (small groups, many rows), groups' scales
-and zeros meet the weights in the tile instead, which then are rounded to the activations' type; a tile may have several
-groups. The norm's scale is one number a row of activations, taken on the way. A weight of few rows
-is split along K, as in `rows_dot`.
+times the activations' sum. Where that takes more instructions than the weights (small groups, many rows), scales and
+zeros of groups meet the weights in the tile instead, which then are rounded to the activations' type; a tile may have
+several groups. The norm's scale is one number a row of activations, taken on the way. A weight of few rows is split
+along K, as in `rows_dot`.
 """
 
 from __future__ import annotations
