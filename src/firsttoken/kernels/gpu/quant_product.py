@@ -51,7 +51,7 @@ def has_fp8_product(x: Tensor, weight: DenseLinear | QuantLinear) -> bool:
 
 
 def _in_blocks(weight: QuantLinear) -> bool:
-    """Whether the library knows such blocks. Four of them divide a row: as others' scales lie, it reads past them."""
+    """Whether the library knows such blocks. Four divide a row, whose scales it expects at multiples of four."""
     whole = weight.out_features % _BLOCK == 0 and weight.in_features % (4 * _BLOCK) == 0
     return weight.rows == weight.group == _BLOCK and whole
 
