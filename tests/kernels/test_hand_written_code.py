@@ -71,6 +71,35 @@ def test_bytes_become_bfloat16_for_the_matrix_units() -> None:
         assert _bf16(run(packed._FP8, [codes], 2)) == [_e4m3(c) * 2.0**-120 for c in _bytes(codes)]
 
 
+def test_bytes_become_weights_with_their_scales() -> None:
+    def words_of(numbers: list[float]) -> list[int]:
+        bits = torch.tensor(numbers, dtype=torch.bfloat16).view(torch.int16).tolist()
+        return [(low & 0xFFFF) | (high & 0xFFFF) << 16 for low, high in zip(bits[::2], bits[1::2], strict=True)]
+
+    def rounded(numbers: list[float]) -> list[float]:
+        return torch.tensor(numbers, dtype=torch.float64).bfloat16().tolist()
+
+    for form, high, parts, middle, most in (
+        (1, False, _low, 8, 15),
+        (1, True, _high, 8, 15),
+        (2, False, _bytes, 128, 255),
+    ):
+        above = 128 if form == 1 else 0  # what bytes of four bits are made too large
+        plain, pointed, offset = packed._SCALED[form, high]
+        for _ in range(TIMES):
+            word = random.getrandbits(32)
+            values = parts(word)
+            scales, offsets = (rounded([random.uniform(-2, 2) for _ in range(4)]) for _ in range(2))
+            points = [random.randint(0, most) for _ in range(4)]
+            scaled = [(v - middle) * s for v, s in zip(values, scales, strict=True)]
+            assert _bf16(run(plain, [word, *words_of(scales)], 2)) == rounded(scaled)
+            given = words_of([-(point + above) for point in points])
+            scaled = [(v - z) * s for v, z, s in zip(values, points, scales, strict=True)]
+            assert _bf16(run(pointed, [word, *words_of(scales), *given], 2)) == rounded(scaled)
+            added = [v * s + z for v, z, s in zip(values, offsets, scales, strict=True)]
+            assert _bf16(run(offset, [word, *words_of(scales), *words_of(offsets)], 2)) == rounded(added)
+
+
 def test_bytes_become_float32_for_one_row() -> None:
     for _ in range(TIMES):
         word, codes = random.getrandbits(32), _word_of_e4m3()

@@ -66,7 +66,7 @@ _ONES = """{
 }"""
 
 
-def _with_scale(code: str, taken: tuple[str, str], added: tuple[str, str] = ("none", "none")) -> str:
+def _with_scale(code: str, taken: tuple[str, str], added: tuple[str, str]) -> str:
     """Bytes as `code` makes them, less what is `taken` off (exactly), times a scale ($3, $4), and what is `added`."""
     body = code.rstrip("}").replace("$0", "p").replace("$1", "q")
     body = body.replace("{", "{\n    .reg .b32 p, q, same, none, down, far_down;", 1)
@@ -82,15 +82,20 @@ def _with_scale(code: str, taken: tuple[str, str], added: tuple[str, str] = ("no
 }}"""
 
 
-_GIVEN = ("$5", "$6")
-_SCALED = {  # by form, high halves and kind of zero
-    (form, high, zero): _with_scale(code, *how)
-    for form, high, code, middle, bias in (
-        (1, False, _LOW4, "far_down", "down"),
-        (1, True, _HIGH4, "far_down", "down"),
-        (2, False, _INT8.replace("down", "low_down"), "down", "none"),
+def _by_zero(code: str, middle: str, above: str) -> tuple[str, str, str]:
+    """`_with_scale` for each ZERO. `above` takes off what `code` makes values too large, `middle` 8 or 128 besides."""
+    given, none = ("$5", "$6"), ("none", "none")
+    return (
+        _with_scale(code, (middle, middle), none),
+        _with_scale(code, given, none),
+        _with_scale(code, (above, above), given),
     )
-    for zero, how in enumerate((((middle,) * 2,), (_GIVEN,), ((bias,) * 2, _GIVEN)))
+
+
+_SCALED = {  # by form and whether it is the high halves, then by ZERO
+    (1, False): _by_zero(_LOW4, "far_down", "down"),
+    (1, True): _by_zero(_HIGH4, "far_down", "down"),
+    (2, False): _by_zero(_INT8.replace("down", "low_down"), "down", "none"),
 }
 # From here on a word of four bytes becomes four float32
 _LOW4_WIDE = """{
@@ -210,7 +215,7 @@ def values(tile, HIGH: tl.constexpr, FORM: tl.constexpr, ASM: tl.constexpr, DTYP
 
 
 @triton.jit
-def spread(grid, tile):
+def _spread(grid, tile):
     """[BN, G] -> [BN, COUNT]: one number for each of a group's bytes."""
     BN: tl.constexpr = tile.shape[0]
     G: tl.constexpr = grid.shape[1]
@@ -220,7 +225,7 @@ def spread(grid, tile):
 
 @triton.constexpr_function
 def _scaled_code(form, high, zero):
-    return _SCALED[form, high, zero]
+    return _SCALED[form, high][zero]
 
 
 @triton.jit
@@ -237,23 +242,23 @@ def scaled(
     """The weights that a tile of bytes stands for, rounded to DTYPE; of 4 bits the low or the high halves."""
     if ASM:
         code: tl.constexpr = _scaled_code(FORM, HIGH, ZERO)
-        s = spread(scale.to(tl.bfloat16), tile)
+        s = _spread(scale.to(tl.bfloat16), tile)
         if ZERO == 0:
             return tl.inline_asm_elementwise(code, "=&r,=&r,r,r,r", [tile, s], dtype=tl.bfloat16, is_pure=True, pack=4)
         else:
             z = zero.to(tl.float32)
             if ZERO == 1:  # whole numbers up to 255: exact
                 z = -(z + added(FORM, ZERO, ASM))
-            z = spread(z.to(tl.bfloat16), tile)
+            z = _spread(z.to(tl.bfloat16), tile)
             return tl.inline_asm_elementwise(
                 code, "=&r,=&r,r,r,r,r,r", [tile, s, z], dtype=tl.bfloat16, is_pure=True, pack=4
             )
     else:
         v = values(tile, HIGH, FORM, False, tl.float32) - added(FORM, ZERO, False)
-        z = spread(zero.to(tl.float32), tile)
+        z = _spread(zero.to(tl.float32), tile)
         if ZERO == 1:
             v -= z
-        v *= spread(scale.to(tl.float32), tile)
+        v *= _spread(scale.to(tl.float32), tile)
         return (v + z).to(DTYPE) if ZERO == 2 else v.to(DTYPE)
 
 

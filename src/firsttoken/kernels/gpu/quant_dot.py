@@ -53,6 +53,25 @@ def _groups_of(
 
 
 @triton.jit
+def _group(
+    scale,
+    zero,
+    rows,
+    rows_mask,
+    k,
+    K: tl.constexpr,
+    GROUP: tl.constexpr,
+    ROWS: tl.constexpr,
+    BK: tl.constexpr,
+    ZERO: tl.constexpr,
+    SCALED: tl.constexpr,
+):
+    """Scales and zeros, as `_groups_of` has them; without zeros the scales twice."""
+    s = _groups_of(scale, rows, rows_mask, k, K, GROUP, ROWS, BK, SCALED)
+    return s, _groups_of(zero, rows, rows_mask, k, K, GROUP, ROWS, BK, SCALED) if ZERO > 0 else s
+
+
+@triton.jit
 def tile_of_turn(begin, turn, TURNS: tl.constexpr):
     """Which of a row's tiles is multiplied in a turn: programs begin at different ones.
 
@@ -178,12 +197,10 @@ def quant_dot_kernel(
     begin = tl.program_id(0) % TURNS
     first = part + begin * COUNT
     # Scales are asked for a turn ahead: they only meet a product's result, so nothing else would hide their way.
-    s1 = _groups_of(scale, n, n_mask, first * PER, K, GROUP, ROWS, BK, SCALED)
-    z1 = _groups_of(zero, n, n_mask, first * PER, K, GROUP, ROWS, BK, SCALED) if ZERO > 0 else s1
+    s1, z1 = _group(scale, zero, n, n_mask, first * PER, K, GROUP, ROWS, BK, ZERO, SCALED)
     s_up1, z_up1 = s1, z1
     if SWIGLU:
-        s_up1 = _groups_of(scale, n + N, n_mask, first * PER, K, GROUP, ROWS, BK, SCALED)
-        z_up1 = _groups_of(zero, n + N, n_mask, first * PER, K, GROUP, ROWS, BK, SCALED) if ZERO > 0 else s_up1
+        s_up1, z_up1 = _group(scale, zero, n + N, n_mask, first * PER, K, GROUP, ROWS, BK, ZERO, SCALED)
     if PDL:
         if PREFETCH > 0:  # the first weights travel to L2 while the kernel before this one ends
             prefetch_rows(w, n, tl.minimum(first, part + PART - PREFETCH), KB, PREFETCH)
@@ -201,11 +218,9 @@ def quant_dot_kernel(
         k0 = part + tile_of_turn(begin, turn, TURNS) * COUNT
         after = (part + tile_of_turn(begin, turn + 1, TURNS) * COUNT) * PER
         if GROUPED:
-            s1 = _groups_of(scale, n, n_mask, after, K, GROUP, ROWS, BK, SCALED)
-            z1 = _groups_of(zero, n, n_mask, after, K, GROUP, ROWS, BK, SCALED) if ZERO > 0 else s1
+            s1, z1 = _group(scale, zero, n, n_mask, after, K, GROUP, ROWS, BK, ZERO, SCALED)
             if SWIGLU:
-                s_up1 = _groups_of(scale, n + N, n_mask, after, K, GROUP, ROWS, BK, SCALED)
-                z_up1 = _groups_of(zero, n + N, n_mask, after, K, GROUP, ROWS, BK, SCALED) if ZERO > 0 else s_up1
+                s_up1, z_up1 = _group(scale, zero, n + N, n_mask, after, K, GROUP, ROWS, BK, ZERO, SCALED)
         if NORM:
             wide = plain.to(tl.float32)
             squares += wide * wide

@@ -143,7 +143,8 @@ def quant_pairs_kernel(
     GROUPED: tl.constexpr = GROUP < K
     EVEN: tl.constexpr = N % BN == 0
     ONE: tl.constexpr = ROWS % BN == 0 and N % ROWS == 0  # scale for a tile's rows: no layouts to change, and one load
-    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    first = tl.program_id(0) * BN
+    n = first + tl.arange(0, BN)
     n_mask = n < N
     first_row = tl.program_id(2) * BM
     m = first_row + tl.arange(0, BM)
@@ -163,7 +164,6 @@ def quant_pairs_kernel(
     by = tl.load(powers + m, mask=m_mask, other=0.0)[None, :]
     acc = tl.zeros((BN, 2 * BM), dtype=tl.float32)
     acc_up = acc
-    first = tl.program_id(0) * BN
     # Scales are asked for a turn ahead: they only meet a product's result, so nothing else would hide their way.
     k1 = (part + begin * COUNT) * PER
     s1, z1, s_up1, z_up1 = by, by, by, by
