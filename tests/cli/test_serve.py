@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -95,17 +96,19 @@ def test_clients_are_not_told_what_an_exception_in_the_engine_says(tokenizer: st
     assert "poisoned" in server.err
 
 
-def test_with_restart_the_health_is_503_until_the_engine_is_back(tokenizer: str) -> None:
-    with launch(http=True, tokenizer_path=tokenizer, engine_dead="restart") as server:
+def test_with_restart_the_health_is_503_until_the_engine_is_back(tokenizer: str, tmp_path: Path) -> None:
+    holder = tmp_path / "holder"
+    with launch(http=True, model=f"held {holder}", tokenizer_path=tokenizer, engine_dead="restart") as server:
         url = server.wait_ready()
         stream = Stream(url, 4000)
-        [engine] = server.children()["engine"]
-        os.kill(engine, signal.SIGSTOP)  # so that the death is not over before it is looked at
         assert httpx.get(f"{url}/health").status_code == 200
-        kill(engine)
+        holder.touch()  # a new engine would be back before a busy machine has looked twice
+        kill(server.children()["engine"][0])
         until(lambda: httpx.get(f"{url}/health").status_code == 503)
         stream.join()
         assert stream.error is not None
+        assert httpx.get(f"{url}/health").status_code == 503
+        holder.unlink()
         until(lambda: httpx.get(f"{url}/health").status_code == 200)
         assert httpx.post(f"{url}/v1/completions", json=body(3, stream=False)).status_code == 200
 

@@ -161,12 +161,16 @@ class EngineThread:
 
 
 def load(config: EngineConfig, on_progress: Progress) -> FakeEngine:
-    """The model's name chooses the start: `slow` takes a minute, `broken` and `crash` fail, others start at once."""
+    """The model's name chooses the start: `slow` takes a minute, `held FILE` lasts while that file is there, `broken`
+    and `crash` fail, others start at once."""
     on_progress("weights", 0.5)
     if config.model == "slow":
         for i in range(600):
             on_progress("weights", i / 600)
             time.sleep(0.1)
+    name, _, holder = config.model.partition(" ")
+    while name == "held" and Path(holder).exists():
+        time.sleep(0.01)
     if config.model == "broken":
         raise ModelError("The model is broken; choose another.")
     if config.model == "crash":
