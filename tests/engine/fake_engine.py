@@ -69,6 +69,8 @@ class FakeEngine:
         self.steps = 0
         self.to_improve = 0
         self.preparing: dict[str, Future[None]] = {}  # by request id: what is waited for before it is added
+        self.may_step = threading.Event()
+        self.may_step.set()
 
     @property
     def has_work(self) -> bool:
@@ -110,6 +112,7 @@ class FakeEngine:
         return self.to_improve > 0
 
     def step(self) -> list[SequenceOutput]:
+        self.may_step.wait()
         time.sleep(self.step_seconds)
         self.steps += 1
         outputs = []
@@ -157,6 +160,7 @@ class EngineThread:
 
     def close(self) -> None:
         self._stop.set()
+        self.engine.may_step.set()
         self._thread.join()
 
 
