@@ -123,7 +123,7 @@ def test_sigterm_finishes_running_streams_and_refuses_new_ones(server: Launched)
         refusals.append(httpx.post(f"{url}/v1/completions", json=body(1, stream=False)))
         return refusals[-1].status_code == 503
 
-    until(refused)
+    until(refused, 1)
     assert int(refusals[-1].headers["retry-after"]) > 0
     for stream in streams:
         stream.join()

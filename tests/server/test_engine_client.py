@@ -229,12 +229,12 @@ async def test_with_restart_the_client_comes_back_with_the_engine(engine: Engine
 
 
 async def test_an_engine_that_answers_nothing_hangs_until_it_answers_again(engine: EngineThread) -> None:
-    async with connected(engine.path, patience=0.3) as client:
+    async with connected(engine.path, patience=0.9) as client:
         await client.settled()
         sink = Sink()
         engine.engine.may_step.clear()
         await client.submit(request("r", max_tokens=1), sink)
-        await until(lambda: client.state == "hung")
+        await until(lambda: client.state == "hung", 3.0)
         with pytest.raises(Unavailable, match="does not answer") as refusal:
             await client.submit(request("late"), Sink())
         assert refusal.value.retry_after is not None
@@ -242,7 +242,7 @@ async def test_an_engine_that_answers_nothing_hangs_until_it_answers_again(engin
             await client.stats()
         engine.engine.may_step.set()
         await sink.until(1)
-        await until(lambda: client.state == "ready")
+        await until(lambda: client.state == "ready", 1.0)
         assert sink.tokens == [10]
 
 
@@ -250,17 +250,17 @@ async def test_steps_that_take_long_but_end_are_no_hang(engine: EngineThread) ->
     async with connected(engine.path, patience=1.5) as client:
         await client.settled()
         sink = Sink()
-        engine.engine.step_seconds = 0.2
-        await client.submit(request("r", max_tokens=10), sink)
+        engine.engine.step_seconds = 0.6
+        await client.submit(request("r", max_tokens=5), sink)
         states = set()
-        while len(sink.outputs) < 10:
+        while len(sink.outputs) < 5:
             states.add(client.state)
             await asyncio.sleep(0.01)
         assert states == {"ready"}
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+async def until(condition: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
         await asyncio.sleep(0.01)
